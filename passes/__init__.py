@@ -1,0 +1,1 @@
+"""Compiler passes, one file each."""

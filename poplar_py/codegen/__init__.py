@@ -1,0 +1,1 @@
+"""poplar_py: codegen."""
