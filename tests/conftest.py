@@ -1,0 +1,23 @@
+"""Fixtures of the whole suite: an own cache folder for compiled objects, model files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled objects of a test run never come from, or end in, the user's cache."""
+    folder = tmp_path_factory.getbasetemp().parent / "poplar-py-cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POPLAR_PY_CACHE_DIR", str(folder))
+        yield
+
+
+@pytest.fixture(scope="session")
+def repo_root() -> Path:
+    """The folder of the checkout."""
+    return Path(__file__).resolve().parents[1]
