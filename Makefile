@@ -44,7 +44,7 @@ bench: setup     ## four models against onnxruntime; writes benchmarks/results/l
 
 check: setup     ## ruff, pyright strict, generated documents up to date
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python docs/generate.py --check
 
 docs: setup      ## regenerate the tables in docs/
