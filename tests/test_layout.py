@@ -16,6 +16,7 @@ LINKED = {"passes": "poplar_py.passes", "grammar": "poplar_py.grammar"}
 
 LEVELS = (
     ("grammar", "diagnostics"),
+    ("files",),
     ("types",),
     ("ir",),
     ("ops",),
