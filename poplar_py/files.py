@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def check_writable(path: str | Path) -> None:
 
 
 @contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path) -> Generator[Path]:
     """Gives a temporary file beside `path`; on success it replaces `path` in one step.
 
     On any error the temporary file is removed and `path` is left as it was. OSErrors become

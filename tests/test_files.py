@@ -21,9 +21,14 @@ def test_write_replaces_whole(tmp_path: Path) -> None:
 def test_failure_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_text(path, "old")
-    with pytest.raises(RuntimeError), atomic_path(path) as part:
-        part.write_text("half")
-        raise RuntimeError
+
+    def fail_half_way() -> None:
+        with atomic_path(path) as part:
+            part.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 

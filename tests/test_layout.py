@@ -131,7 +131,7 @@ def test_no_relative_imports_and_postponed_annotations() -> None:
         if any(node.level for node in nodes):
             wrong.append(f"{path.relative_to(ROOT)}: relative import")
         futures = [node for node in nodes if node.module == "__future__"]
-        if path.name != "__init__.py" and not futures:
+        if not futures and path.name != "__init__.py" and path.parent.name != "builtin":
             wrong.append(f"{path.relative_to(ROOT)}: no postponed annotations")
     assert not wrong, "\n".join(wrong)
 
