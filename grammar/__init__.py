@@ -1,1 +1,87 @@
-"""Grammar files (package data)."""
+"""Grammar files (`*.lark`) and the one place that loads and runs them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from lark import Lark
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from poplar_py.diagnostics import Location, ParseError, register_source
+
+__all__ = ["load", "syntax_error"]
+
+_PLAIN = {
+    "$END": "the end",
+    "IDENT": "a name",
+    "NAME": "a name",
+    "STRING": "a string",
+    "NUMBER": "a number",
+    "VALUE": "a value (%name)",
+    "SYMBOL": "a name (@name)",
+    "TYPE": "a tensor type",
+    "DTYPE": "an element type",
+    "DENSE": "dense<...>",
+    "LOCATION": "loc(...)",
+    "_NEWLINE": "the end of the line",
+}
+
+
+@lru_cache(maxsize=8)
+def load(name: str, transformer: Any = None, start: str = "start") -> Lark:
+    """The LALR parser of `grammar/<name>.lark`, cached. `transformer` runs while parsing."""
+    text = (files(__name__) / f"{name}.lark").read_text(encoding="utf-8")
+    folder = str(Path(str(files(__name__))))
+    return Lark(
+        text,
+        parser="lalr",
+        start=start,
+        transformer=transformer,
+        propagate_positions=False,
+        maybe_placeholders=True,
+        import_paths=[folder],
+    )
+
+
+def syntax_error(error: UnexpectedInput, text: str, file: str, parser: Lark) -> ParseError:
+    """A located ParseError that says what was found and what could have been there."""
+    register_source(file, text)
+    line, col = error.line, error.column
+    if isinstance(error, UnexpectedEOF) or line is None or line < 1:
+        line = max(1, text.count("\n") + 1)
+        col = len(text) - text.rfind("\n")
+    loc = Location(file, line, col)
+    if isinstance(error, UnexpectedCharacters):
+        found, expected = repr(text[error.pos_in_stream or 0]), error.allowed or set()
+    elif isinstance(error, UnexpectedToken):
+        token = error.token
+        end = token.type == "$END"
+        found = "the end of the text" if end else repr(_shorten(str(token)))
+        if end:
+            loc = Location(file, text.count("\n") + 1, len(text) - text.rfind("\n"))
+        expected = error.accepts or error.expected
+    else:
+        found, expected = "the end of the text", set[str]()
+    names = sorted({_describe(name, parser) for name in expected})
+    remedy = f"expected {_either(names)}" if 0 < len(names) <= 12 else ""
+    return ParseError(f"unexpected {found}", loc, remedy)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _describe(name: str, parser: Lark) -> str:
+    if name in _PLAIN:
+        return _PLAIN[name]
+    for terminal in parser.terminals:
+        if terminal.name == name and terminal.pattern.type == "str":
+            return f"'{terminal.pattern.value}'"
+    return name.lower().strip("_").replace("_", " ")
+
+
+def _either(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]

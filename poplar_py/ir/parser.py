@@ -1,0 +1,421 @@
+"""Reads model-level `.pir` text (grammar/ir.lark) back into a module.
+
+Ops are made while the text is parsed, so operands must be defined above their use. Op classes come
+from REGISTRY: `poplar_py.ops` must have been imported.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedInput
+
+from poplar_py import grammar
+from poplar_py.diagnostics import (
+    UNKNOWN,
+    DuplicateName,
+    FileError,
+    Location,
+    ParseError,
+    PoplarPyError,
+    TypeMismatch,
+    UnknownName,
+    register_source,
+)
+from poplar_py.ir.attributes import (
+    Array,
+    array_hash,
+    dense_elements,
+    number_value,
+    parse_type,
+    unquote,
+)
+from poplar_py.ir.core import REGISTRY, FieldSpec, Graph, Kind, Module, Op, Value
+from poplar_py.types import DTYPES, TensorType
+
+__all__ = ["parse_location", "parse_module"]
+
+Lookup = Callable[[str, TensorType], Array]
+
+
+def parse_module(
+    text: str,
+    file: str = "<pir>",
+    resources: Mapping[str, Array] | Lookup | None = None,
+) -> Module:
+    """The module that `text` describes.
+
+    `resources` gives arrays by hash: a mapping, or a function of hash and type. Raises ParseError,
+    UnknownName, TypeMismatch, ... with the place in `text`.
+    """
+    register_source(file, text)
+    reader = _reader()
+    session = _Session(file, _lookup(resources, text))
+    reader.begin(session)
+    try:
+        reader.lark.parse(text)
+    except UnexpectedInput as error:
+        raise grammar.syntax_error(error, text, file, reader.lark) from None
+    finally:
+        reader.end()
+    module = session.module
+    if module is None:
+        raise ParseError("no module in the text", Location(file, 1, 1))
+    return module
+
+
+def _lookup(resources: Mapping[str, Array] | Lookup | None, text: str) -> Lookup:
+    inline = _inline_resources(text)
+
+    def find(key: str, type: TensorType) -> Array:
+        if key in inline:
+            return inline[key]
+        if callable(resources):
+            return resources(key, type)
+        if resources is not None and key in resources:
+            return resources[key]
+        raise FileError(
+            f"the array sha256:{key} of type {type} is not at hand",
+            remedy="keep the folder `resources` beside the file, or print with inline resources",
+        )
+
+    return find
+
+
+_RESOURCE = re.compile(r'^resource sha256:([0-9a-f]{32}) (\S.*?) "([A-Za-z0-9+/=]*)"\s*$', re.M)
+
+
+def _inline_resources(text: str) -> dict[str, Array]:
+    """Arrays at the end of a one-file dump; each must match its hash."""
+    found: dict[str, Array] = {}
+    if "\nresource sha256:" not in text:
+        return found
+    for match in _RESOURCE.finditer(text):
+        key, type_text, data = match.groups()
+        line = text.count("\n", 0, match.start()) + 1
+        array = _decode(parse_type(type_text), data)
+        if array is None or array_hash(array) != key:
+            raise ParseError(f"the bytes of resource {key} do not match", Location("", line, 1))
+        found[key] = array
+    return found
+
+
+def _decode(type: TensorType, data: str) -> Array | None:
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except binascii.Error:
+        return None
+    if not type.is_static or len(raw) != type.nbytes:
+        return None
+    return np.frombuffer(raw, type.dtype.numpy).reshape(type.static_shape)
+
+
+_LOC = re.compile(
+    r'loc\((?P<file>"(?:[^"\\]|\\.)*")(?::(?P<line>\d{1,9}):(?P<col>\d{1,9}))?'
+    r'(?: node (?P<name>"(?:[^"\\]|\\.)*"))?(?: #(?P<index>\d{1,9}))?'
+    r'(?: output (?P<output>"(?:[^"\\]|\\.)*"))?\)'
+)
+
+
+@lru_cache(maxsize=65536)
+def parse_location(text: str) -> Location:
+    """The Location that was printed as `loc(...)`. Raises ParseError."""
+    match = _LOC.fullmatch(text)
+    if match is None:
+        raise ParseError(f"{text!r} is not a location")
+    part = match.groupdict()
+    return Location(
+        unquote(part["file"]),
+        int(part["line"] or 0),
+        int(part["col"] or 0),
+        unquote(part["name"]) if part["name"] else "",
+        int(part["index"]) if part["index"] else -1,
+        unquote(part["output"]) if part["output"] else "",
+    )
+
+
+def _name(token: str) -> str:
+    """The name in `%x`, `@x` or `%"a b"`."""
+    return unquote(token[1:]) if token[1] == '"' else token[1:]
+
+
+class _Session:
+    """What one parse run has built so far."""
+
+    def __init__(self, file: str, lookup: Lookup) -> None:
+        self.file = file
+        self.lookup = lookup
+        self.values: dict[str, Value] = {}
+        self.module: Module | None = None
+
+    def loc(self, token: Token) -> Location:
+        return Location(self.file, token.line or 0, token.column or 0)
+
+    def define(self, token: Token, value: Value) -> None:
+        """Enter a value under its printed name; numbers leave the value without a name."""
+        text = str(token)
+        if text in self.values:
+            raise DuplicateName(f"{text} is defined twice", self.loc(token))
+        self.values[text] = value
+        value.name = "" if text[1:].isdigit() else _name(text)
+
+    def use(self, token: Token) -> Value:
+        found = self.values.get(str(token))
+        if found is None:
+            raise UnknownName(f"{token} is not defined above", self.loc(token))
+        return found
+
+
+_ATTRIBUTE = tuple[Token, Any]
+
+
+class _Reader(Transformer[Token, Any]):
+    """Lark callbacks. They run bottom-up in text order; the session holds the state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.s: _Session = _Session("", _lookup(None, ""))
+        self.lark: Lark = grammar.load("ir", self)
+
+    def begin(self, session: _Session) -> None:
+        self.s = session
+
+    def end(self) -> None:
+        self.s = _Session("", _lookup(None, ""))
+
+    # literals
+
+    def string(self, c: list[Token]) -> str:
+        return self._at(c[0], unquote)
+
+    def number(self, c: list[Token]) -> int | float:
+        return self._at(c[0], number_value)
+
+    def true(self, _: list[Token]) -> bool:
+        return True
+
+    def false(self, _: list[Token]) -> bool:
+        return False
+
+    def none(self, _: list[Token]) -> None:
+        return None
+
+    def dtype(self, c: list[Token]) -> Any:
+        return DTYPES[str(c[0])]
+
+    def type(self, c: list[Token]) -> TensorType:
+        return self._at(c[0], parse_type)
+
+    def tuple(self, c: list[Any]) -> Any:
+        return () if c == [None] else tuple(c)
+
+    def dense(self, c: list[Token]) -> Array:
+        type, body = self._at(c[0], parse_type), str(c[1])[6:-1]
+        if not type.is_static:
+            raise ParseError("an array has no free dims", self.s.loc(c[0]))
+        if not body.startswith("sha256:"):
+            return self._at(c[1], lambda _: dense_elements(body, type.dtype, type.static_shape))
+        array = self._at(c[1], lambda _: self.s.lookup(body[7:], type))
+        if array.dtype != type.dtype.numpy or array.shape != type.static_shape:
+            raise TypeMismatch(f"the array {body} is not a {type}", self.s.loc(c[0]))
+        return array
+
+    def attribute(self, c: list[Any]) -> _ATTRIBUTE:
+        return (c[0], c[1])
+
+    def attributes(self, c: list[Any]) -> list[_ATTRIBUTE]:
+        return [item for item in c if item is not None]
+
+    def _at(self, token: Token, read: Callable[[str], Any]) -> Any:
+        """`read(token)` with the place of the token in errors."""
+        try:
+            return read(str(token))
+        except PoplarPyError as error:
+            error.at(self.s.loc(token))
+            raise
+
+    # values and graphs
+
+    def use(self, c: list[Token]) -> Value:
+        return self.s.use(c[0])
+
+    def operand_list(self, c: list[Any]) -> tuple[Value, ...]:
+        return () if c[0] is None else c[0]
+
+    def operands(self, c: list[Any]) -> Any:
+        return tuple(c)
+
+    def values(self, c: list[Token]) -> list[Value]:
+        return [self.s.use(t) for t in c]
+
+    def parameter(self, c: list[Token]) -> tuple[Token, TensorType]:
+        return (c[0], self._at(c[1], parse_type))
+
+    def parameters(self, c: list[Any]) -> list[Any]:
+        return c
+
+    results = parameters
+    outputs = parameters
+
+    def output(self, c: list[Token]) -> tuple[Token, TensorType]:
+        return (c[0], self._at(c[1], parse_type))
+
+    def _inputs(self, parameters: list[tuple[Token, TensorType]] | None) -> list[Value]:
+        values: list[Value] = []
+        for token, type in parameters or ():
+            value = Value(type, "", None, len(values))
+            self.s.define(token, value)
+            values.append(value)
+        return values
+
+    def block(self, c: list[Any]) -> tuple[list[Op], list[Value]]:
+        return c[:-1], c[-1] or []
+
+    def region_head(self, c: list[Any]) -> tuple[Token, list[Value]]:
+        return c[0], self._inputs(c[1])
+
+    def region(self, c: list[Any]) -> tuple[Token, Graph]:
+        (token, inputs), (ops, outputs) = c
+        return token, Graph("", inputs, ops, outputs)
+
+    def graph_head(self, c: list[Any]) -> tuple[Token, list[Value], list[Any]]:
+        self.s.values = {}
+        return c[0], self._inputs(c[1]), c[2] or []
+
+    def graph(self, c: list[Any]) -> tuple[Token, Graph]:
+        (token, inputs, heads), (ops, outputs) = c
+        if len(heads) != len(outputs):
+            raise ParseError(
+                f"{len(outputs)} values returned, {len(heads)} declared", self.s.loc(token)
+            )
+        for (name, type), value in zip(heads, outputs, strict=True):
+            if value.type != type:
+                raise TypeMismatch(
+                    f"output {name} is a {value.type}, declared as {type}", self.s.loc(name)
+                )
+        names = [unquote(t) if t.startswith('"') else str(t) for t, _ in heads]
+        return token, Graph(_name(token), inputs, ops, outputs, names)
+
+    def resource(self, _: list[Any]) -> None:
+        return None
+
+    def module(self, c: list[Any]) -> None:
+        module = Module(_name(c[0]), metadata={str(k): v for k, v in c[1] or ()})
+        for item in c[2:]:
+            if item is None:
+                continue
+            token, graph = item
+            if graph.name in module.graphs:
+                raise DuplicateName(f"graph {token} is defined twice", self.s.loc(token))
+            module.add_graph(graph)
+        self.s.module = module
+
+    # operations
+
+    def operation(self, c: list[Any]) -> Op:
+        results, name, operands, attributes, *rest = c
+        location = rest.pop()
+        where = self.s.loc(name)
+        cls = REGISTRY.get(str(name))
+        if cls is None:
+            raise UnknownName(f"there is no op {name}", where, "see `poplar-py ops`")
+        loc = UNKNOWN if location is None else self._at(location, parse_location)
+        fields = _operand_fields(cls, operands or (), where)
+        fields |= self._attribute_fields(cls, attributes or (), where)
+        fields |= _region_fields(cls, rest, where)
+        try:
+            made = cls(**fields, loc=loc)
+        except PoplarPyError as error:
+            error.loc = where
+            raise
+        self._define_results(made, results or [], where)
+        return made
+
+    def _attribute_fields(
+        self, cls: type[Op], given: list[_ATTRIBUTE], where: Location
+    ) -> dict[str, Any]:
+        known = {f.name for f in cls.spec.attributes} | {"ipu"}
+        fields: dict[str, Any] = {}
+        for token, value in given:
+            key = str(token)
+            if key not in known:
+                raise UnknownName(f"{cls.opname} has no attribute {key}", self.s.loc(token))
+            if key in fields:
+                raise DuplicateName(f"attribute {key} is given twice", self.s.loc(token))
+            fields[key] = value
+        for f in cls.spec.attributes:
+            if f.default is MISSING and f.name not in fields:
+                raise ParseError(f"{cls.opname} needs the attribute {f.name}", where)
+        if not isinstance(fields.get("ipu"), (int, type(None))):
+            raise TypeMismatch("ipu must be an integer", where)
+        return fields
+
+    def _define_results(
+        self, made: Op, results: list[tuple[Token, TensorType]], where: Location
+    ) -> None:
+        if len(results) != len(made.results):
+            raise ParseError(
+                f"{made.opname} has {len(made.results)} results, {len(results)} are named", where
+            )
+        for (token, type), value in zip(results, made.results, strict=True):
+            if value.type != type:
+                raise TypeMismatch(
+                    f"{made.opname} gives {value.type}, the text says {type}", self.s.loc(token)
+                )
+            self.s.define(token, value)
+
+
+def _operand_fields(cls: type[Op], given: tuple[Any, ...], where: Location) -> dict[str, Any]:
+    specs = cls.spec.operands
+    if len(given) > len(specs):
+        raise ParseError(f"{cls.opname} takes {len(specs)} operands, not {len(given)}", where)
+    fields: dict[str, Any] = {}
+    for spec, held in zip(specs, given, strict=False):
+        if not _fits(spec, held):
+            raise ParseError(f"operand {spec.name} of {cls.opname} is a {spec.annotation}", where)
+        fields[spec.name] = held
+    for spec in specs[len(given) :]:
+        if spec.default is not MISSING:
+            continue
+        if spec.kind is Kind.VALUE:
+            raise ParseError(f"{cls.opname} needs the operand {spec.name}", where)
+        fields[spec.name] = () if spec.kind is Kind.LIST else None
+    return fields
+
+
+def _fits(spec: FieldSpec, held: Any) -> bool:
+    if spec.kind is Kind.LIST:
+        return isinstance(held, tuple) and all(isinstance(v, Value) for v in held)
+    return isinstance(held, Value) or (held is None and spec.kind is Kind.OPTIONAL)
+
+
+def _region_fields(
+    cls: type[Op], given: list[tuple[Token, Graph]], where: Location
+) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for spec in cls.spec.regions:
+        graphs = [g for token, g in given if token == spec.name]
+        single = spec.kind is not Kind.GRAPHS
+        if (single and len(graphs) > 1) or (spec.kind is Kind.GRAPH and not graphs):
+            raise ParseError(f"{cls.opname} takes one region {spec.name}", where)
+        fields[spec.name] = (graphs[0] if graphs else None) if single else tuple(graphs)
+    names = {spec.name for spec in cls.spec.regions}
+    for token, _ in given:
+        if token not in names:
+            raise UnknownName(f"{cls.opname} has no region {token}", where)
+    return fields
+
+
+@lru_cache(maxsize=1)
+def _reader() -> _Reader:
+    return _Reader()
+
+
