@@ -1,0 +1,302 @@
+"""Inputs and outputs of a compiled model: names, types, and how replicas share a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from poplar_py.diagnostics import ErrorList, InputError, Location, UnboundDims
+from poplar_py.types import DTYPES, Dim, TensorType
+
+__all__ = ["Array", "Binding", "Port", "Signature", "bind_inputs", "bound_types", "split_axes"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output as one replica sees it.
+
+    `split` is the axis along which replicas share the host's array; None: all get the same array
+    (input), or the first replica's array is the result (output).
+    """
+
+    name: str
+    type: TensorType
+    split: int | None = None
+
+    def host_shape(self, replicas: int) -> tuple[int, ...]:
+        """Shape of the array on the host, all replicas together."""
+        shape = list(self.type.static_shape)
+        if self.split is not None:
+            shape[self.split] *= replicas
+        return tuple(shape)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "dtype": self.type.dtype.name,
+            "shape": list(self.type.shape),
+            "split": self.split,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Port:
+        shape = tuple(int(d) for d in data["shape"])
+        split = data["split"]
+        return Port(
+            str(data["name"]),
+            TensorType(DTYPES[data["dtype"]], shape),
+            None if split is None else int(split),
+        )
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What `run` takes and gives."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    replicas: int = 1
+
+    def check(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The arrays with the declared element type, in port order.
+
+        Raises InputError, all faults at once: missing or unknown names, wrong shapes, values that
+        do not fit the element type. Integers and bools are not taken for floats and back.
+        """
+        errors = ErrorList()
+        known = {port.name for port in self.inputs}
+        for name in arrays:
+            if name not in known:
+                expected = ", ".join(sorted(known)) or "none"
+                errors.add(InputError(f"unknown input {name!r}", remedy=f"inputs are: {expected}"))
+        out: dict[str, Array] = {}
+        for port in self.inputs:
+            with errors:
+                out[port.name] = self._checked(port, arrays)
+        errors.raise_if_any()
+        return out
+
+    def _checked(self, port: Port, arrays: Mapping[str, Array]) -> Array:
+        if port.name not in arrays:
+            raise InputError(
+                f"input {port.name!r} is missing",
+                Location("", 0, 0, name=port.name),
+                remedy=f"give an array of type {port.type}",
+            )
+        array = np.asarray(arrays[port.name])
+        expected = self.inputs_shape(port)
+        if array.shape != expected:
+            raise InputError(
+                f"input {port.name!r} has shape {_text(array.shape)}, not {_text(expected)}",
+                remedy=_replica_remedy(port, self.replicas),
+            )
+        return as_dtype(array, port)
+
+    def inputs_shape(self, port: Port) -> tuple[int, ...]:
+        return port.host_shape(self.replicas)
+
+    def shard(self, port: Port, array: Array, replica: int) -> Array:
+        """The part of an input that one replica gets."""
+        if port.split is None or self.replicas == 1:
+            return array
+        size = port.type.static_shape[port.split]
+        index = [slice(None)] * array.ndim
+        index[port.split] = slice(replica * size, (replica + 1) * size)
+        return np.ascontiguousarray(array[tuple(index)])
+
+    def join(self, port: Port, parts: Sequence[Array]) -> Array:
+        """The host's output from the replicas' parts."""
+        if port.split is None or len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts, axis=port.split)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "inputs": [port.to_json() for port in self.inputs],
+            "outputs": [port.to_json() for port in self.outputs],
+            "replicas": self.replicas,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Signature:
+        return Signature(
+            tuple(Port.from_json(p) for p in data["inputs"]),
+            tuple(Port.from_json(p) for p in data["outputs"]),
+            int(data["replicas"]),
+        )
+
+
+def as_dtype(array: Array, port: Port) -> Array:
+    """The array in the port's element type where that loses nothing but float precision."""
+    wanted = port.type.dtype.numpy
+    if array.dtype == wanted:
+        return array
+    both_float = port.type.dtype.is_float and array.dtype.kind in "fV"
+    both_integer = port.type.dtype.is_integer and array.dtype.kind in "iu"
+    if not (both_float or both_integer):
+        raise InputError(
+            f"input {port.name!r} has element type {array.dtype}, not {port.type.dtype}",
+            remedy=f"convert it with .astype({wanted.name!r})",
+        )
+    converted = array.astype(wanted)
+    if both_integer and not np.array_equal(converted, array):
+        raise InputError(f"input {port.name!r} has values that do not fit {port.type.dtype}")
+    return converted
+
+
+def _text(shape: Sequence[object]) -> str:
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+def _replica_remedy(port: Port, replicas: int) -> str:
+    if replicas == 1:
+        return f"give an array of type {port.type}"
+    if port.split is None:
+        return f"all {replicas} replicas share one array of type {port.type}"
+    return f"{replicas} replicas split axis {port.split}, each takes {port.type}"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Full types of all inputs for one replica, and the axis each is split along."""
+
+    types: dict[str, TensorType]
+    splits: dict[str, int | None]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: type.static_shape for name, type in self.types.items()}
+
+
+def split_axes(declared: Mapping[str, TensorType], replicas: int) -> dict[str, int | None]:
+    """The axis of each input that replicas split: where the batch dim stands.
+
+    The batch dims are the free dims that come first in an input. Without any, the leading axis of
+    every input of rank one or more is split.
+    """
+    if replicas == 1:
+        return dict.fromkeys(declared)
+    batch = {t.shape[0] for t in declared.values() if t.rank and isinstance(t.shape[0], str)}
+    return {name: batch_axis(type, batch) for name, type in declared.items()}
+
+
+def batch_axis(type: TensorType, batch: Collection[Dim]) -> int | None:
+    """Where one of the batch dims stands in a type; axis 0 when there are no batch dims."""
+    if not batch:
+        return 0 if type.rank else None
+    return next((axis for axis, dim in enumerate(type.shape) if dim in batch), None)
+
+
+def bound_types(
+    declared: Mapping[str, TensorType],
+    dims: Mapping[str, int],
+    shapes: Mapping[str, Sequence[int]],
+) -> dict[str, TensorType]:
+    """Host types of all inputs after `--dim` and `--shape`.
+
+    Raises InputError for a shape that contradicts the declared one, UnboundDims listing all free
+    dims that are left.
+    """
+    dims = dict(dims)
+    for name, shape in shapes.items():
+        if name not in declared:
+            known = ", ".join(declared)
+            raise InputError(f"unknown input {name!r}", remedy=f"inputs are: {known}")
+        _match(name, declared[name], tuple(shape), dims)
+    out: dict[str, TensorType] = {}
+    for name, type in declared.items():
+        shape = shapes.get(
+            name, tuple(dims.get(d, d) if isinstance(d, str) else d for d in type.shape)
+        )
+        out[name] = type.with_shape(tuple(shape))
+    free = {d: name for name, type in out.items() for d in type.free_dims}
+    if free:
+        listed = ", ".join(f"{d} (of {name!r})" for d, name in free.items())
+        first = next(iter(free))
+        raise UnboundDims(
+            f"free dims without a size: {listed}",
+            remedy=f"give the inputs, or sizes: --dim {first}=N or --shape INPUT=AxBxC",
+        )
+    return out
+
+
+def _match(name: str, type: TensorType, shape: tuple[int, ...], dims: dict[str, int]) -> None:
+    """Checks a given shape against the declared one and learns free dims from it."""
+    if len(shape) != type.rank:
+        raise InputError(
+            f"input {name!r} has {len(shape)} axes, the model declares {type}",
+            remedy=f"give an array of type {type}",
+        )
+    for size, dim in zip(shape, type.shape, strict=True):
+        if isinstance(dim, str):
+            known = dims.setdefault(dim, size)
+            if known != size:
+                raise InputError(
+                    f"input {name!r} has shape {_text(shape)}: dim {dim} is {known} elsewhere"
+                )
+        elif dim != size:
+            raise InputError(
+                f"input {name!r} has shape {_text(shape)}, the model declares {type}",
+                remedy=f"give an array of type {type}",
+            )
+
+
+def bind_inputs(
+    declared: Mapping[str, TensorType],
+    dims: Mapping[str, int],
+    shapes: Mapping[str, Sequence[int]],
+    replicas: int = 1,
+) -> Binding:
+    """Per-replica types of all inputs from host shapes. A static leading axis may be given either
+    as declared (all replicas share the array) or `replicas` times as long.
+
+    Raises InputError when a batch cannot be split evenly.
+    """
+    splits = split_axes(declared, replicas)
+    scaled = {
+        name: _scaled(declared[name], splits[name], tuple(shape), replicas)
+        for name, shape in shapes.items()
+        if name in declared
+    }
+    for name, (_, shared) in scaled.items():
+        splits[name] = None if shared else splits[name]
+    unknown = {name: shape for name, shape in shapes.items() if name not in declared}
+    host = bound_types(declared, dims, {n: s for n, (s, _) in scaled.items()} | unknown)
+    types = {n: _share(n, t, splits[n], replicas, declared[n]) for n, t in host.items()}
+    return Binding(types, splits)
+
+
+def _scaled(
+    type: TensorType, axis: int | None, shape: tuple[int, ...], replicas: int
+) -> tuple[tuple[int, ...], bool]:
+    """(shape in the declared scale, whether all replicas share the array)."""
+    if axis is None or len(shape) != type.rank:
+        return shape, False
+    dim = type.shape[axis]
+    if isinstance(dim, str):
+        return shape, False
+    if shape[axis] == dim * replicas:
+        return (*shape[:axis], dim, *shape[axis + 1 :]), False
+    return shape, shape[axis] == dim
+
+
+def _share(
+    name: str, host: TensorType, axis: int | None, replicas: int, declared: TensorType
+) -> TensorType:
+    """The part of an input's type that one replica gets."""
+    if axis is None or replicas == 1 or isinstance(declared.shape[axis], int):
+        return host
+    size = host.static_shape[axis]
+    if size % replicas:
+        raise InputError(
+            f"input {name!r}: a batch of {size} cannot be split over {replicas} replicas",
+            remedy=f"use a batch of {size + replicas - size % replicas}, padded at its end",
+        )
+    shape = (*host.shape[:axis], size // replicas, *host.shape[axis + 1 :])
+    return replace(host, shape=shape)
