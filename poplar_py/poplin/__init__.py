@@ -1,1 +1,20 @@
-"""poplar_py: poplin."""
+"""Matrix products and convolutions, planned over tiles."""
+
+from __future__ import annotations
+
+from poplar_py.poplin.convolution import conv_transpose, convolution, transpose_params
+from poplar_py.poplin.epilogue import Epilogue, supports_epilogue
+from poplar_py.poplin.matmul import mat_mul
+from poplar_py.poplin.params import ConvParams
+from poplar_py.poplin.place import TileRange
+
+__all__ = [
+    "ConvParams",
+    "Epilogue",
+    "TileRange",
+    "conv_transpose",
+    "convolution",
+    "mat_mul",
+    "supports_epilogue",
+    "transpose_params",
+]

@@ -1,0 +1,296 @@
+"""Register-block kernels: 16 output channels a vector, PX pixels x NB vectors of sums in registers.
+
+A *row* of x is a run of pixels, each of CB channels PITCH elements apart; the first EL pixels and the
+last ER pixels a block needs may come as runs of their own, so that a halo is read from the neighbouring
+pieces (or from a shared run of zeros) in place. Rows follow one another input block by input block,
+kernel row by kernel row, and w holds [row][c][nb][kx][16] in the same order: one stream.
+
+Sums are f32, each product fused (one rounding), in the order row, channel, kernel column. Bias, then
+residual, then activation: EP = ACT + 16 * POST; POST adds the residual after the activation.
+ACT: 0 none, 1 relu, 2 gelu (erf), 3 sigmoid, 4 silu, 5 hardswish, 6 clip to [lo, hi], 7 tanh,
+8 leaky relu (slope lo), 9 hardsigmoid (lo x + hi, in 0..1), 10 gelu (tanh).
+"""
+
+NAMESPACE = "poplin"
+
+T = TypeVar("T", f16, f32)
+KW = IntParam("KW")
+S = IntParam("S")
+DX = IntParam("DX")
+PX = IntParam("PX")
+NB = IntParam("NB")
+CB = IntParam("CB")
+PITCH = IntParam("PITCH")
+EL = IntParam("EL")
+ER = IntParam("ER")
+EP = IntParam("EP")
+PARTIAL = BoolParam("PARTIAL")
+
+
+def activate(v, ACT, lo, hi):
+    """The activation ACT of a vector."""
+    if ACT == 1:
+        return max(v, splat16(0.0))
+    if ACT == 2:
+        half = v * splat16(0.5)
+        return fma(half, erf(v * splat16(0.7071067811865476)), half)
+    if ACT == 3:
+        return sigmoid(v)
+    if ACT == 4:
+        return v * sigmoid(v)
+    if ACT == 5:
+        gate = fma(v, splat16(0.16666666666666666), splat16(0.5))
+        return v * min(max(gate, splat16(0.0)), splat16(1.0))
+    if ACT == 6:
+        return min(max(v, splat16(lo)), splat16(hi))
+    if ACT == 7:
+        return tanh(v)
+    if ACT == 8:
+        return select(v < splat16(0.0), v * splat16(lo), v)
+    if ACT == 9:
+        return min(max(fma(v, splat16(lo), splat16(hi)), splat16(0.0)), splat16(1.0))
+    if ACT == 10:
+        cube = v * v * v
+        inner = fma(cube, splat16(0.044715), v) * splat16(0.7978845608028654)
+        half = v * splat16(0.5)
+        return fma(half, tanh(inner), half)
+    return v
+
+
+@vertex
+class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PARTIAL]):
+    """out[nb][p][16] = epilogue(sum over rows, c, kx of w[row][c][nb][kx] x[row][p S + kx DX][c])."""
+
+    out: Vector[Output[Vector[f32 if PARTIAL else T, ONE_PTR]]]
+    bias: Vector[Input[Vector[T, ONE_PTR]]]
+    res: Vector[Input[Vector[T, ONE_PTR]]]
+    w: Input[Vector[T, ONE_PTR]]
+    x: Vector[Input[Vector[T, ONE_PTR]]]
+    lo: f32
+    hi: f32
+
+    ACT = EP % 16
+    POST = EP // 16
+    WIN = (PX - 1) * S + (KW - 1) * DX + 1
+    HAS_L = 1 if EL > 0 else 0
+    STEP = 1 + HAS_L + (1 if ER > 0 else 0)
+    U = 2 if CB % 2 == 0 else 1
+
+    def compute(self) -> None:
+        acc = array(f32x16, NB * PX)
+        wide = array(f32, ((WIN + 15) // 16 * 16 if PITCH == 1 else WIN * 16) if T is f16 else 1)
+        at = 0
+        for r in range(len(self.x) // STEP):
+            left = self.x[r * STEP]
+            body = self.x[r * STEP + HAS_L]
+            right = self.x[r * STEP + STEP - 1]
+            if T is f16:
+                if PITCH == 1:
+                    for q in unroll(0, WIN, 16):
+                        store16(wide, q, load16(body, q, min(16, WIN - q)))
+                else:
+                    for q in unroll(WIN):
+                        if q < EL:
+                            store16(wide, q * 16, load16(left, q * 16, CB))
+                        elif q >= WIN - ER:
+                            store16(wide, q * 16, load16(right, (q - WIN + ER) * 16, CB))
+                        else:
+                            store16(wide, q * 16, load16(body, (q - EL) * PITCH, CB))
+            for c0 in range(0, CB, U):
+                for u in unroll(U):
+                    c = c0 + u
+                    wv = array(f32x16, NB * KW)
+                    for j in unroll(NB * KW):
+                        wv[j] = load16(self.w, at + (u * NB * KW + j) * 16)
+                    for q in unroll(WIN):
+                        if T is f16:
+                            xv = splat16(wide[q * PITCH + c])
+                        elif q < EL:
+                            xv = splat16(left[q * 16 + c])
+                        elif q >= WIN - ER:
+                            xv = splat16(right[(q - WIN + ER) * 16 + c])
+                        else:
+                            xv = splat16(body[(q - EL) * PITCH + c])
+                        for kx in unroll(KW):
+                            if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
+                                for nb in unroll(NB):
+                                    acc[nb * PX + (q - kx * DX) // S] = fma(
+                                        wv[nb * KW + kx], xv, acc[nb * PX + (q - kx * DX) // S]
+                                    )
+                at = at + U * NB * KW * 16
+        if not PARTIAL:
+            if len(self.bias) > 0:
+                for nb in unroll(NB):
+                    for p in unroll(PX):
+                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.bias[0], nb * 16)
+            if POST == 0 and len(self.res) > 0:
+                for nb in unroll(NB):
+                    for p in unroll(PX):
+                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
+            for k in unroll(NB * PX):
+                acc[k] = activate(acc[k], ACT, self.lo, self.hi)
+            if POST == 1 and len(self.res) > 0:
+                for nb in unroll(NB):
+                    for p in unroll(PX):
+                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
+        for nb in unroll(NB):
+            for p in unroll(PX):
+                store16(self.out[nb], p * 16, acc[nb * PX + p])
+
+
+@vertex
+class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
+    """As ConvBlock with KW = 1, but w has one edge [16, 16] for every input block and nb.
+
+    For operands that are computed: x has one edge [PX rows] an input block, rows PITCH apart.
+    """
+
+    out: Vector[Output[Vector[f32 if PARTIAL else T, ONE_PTR]]]
+    bias: Vector[Input[Vector[T, ONE_PTR]]]
+    res: Vector[Input[Vector[T, ONE_PTR]]]
+    w: Vector[Input[Vector[T, ONE_PTR]]]
+    x: Vector[Input[Vector[T, ONE_PTR]]]
+    lo: f32
+    hi: f32
+
+    ACT = EP % 16
+    POST = EP // 16
+
+    def compute(self) -> None:
+        acc = array(f32x16, NB * PX)
+        wide = array(f32, PX * 16 if T is f16 else 1)
+        for r in range(len(self.x)):
+            body = self.x[r]
+            if T is f16:
+                for p in unroll(PX):
+                    store16(wide, p * 16, load16(body, p * PITCH))
+            for c0 in range(0, 16, 2):
+                for u in unroll(2):
+                    c = c0 + u
+                    wv = array(f32x16, NB)
+                    for nb in unroll(NB):
+                        wv[nb] = load16(self.w[r * NB + nb], c * 16)
+                    for p in unroll(PX):
+                        if T is f16:
+                            xv = splat16(wide[p * 16 + c])
+                        else:
+                            xv = splat16(body[p * PITCH + c])
+                        for nb in unroll(NB):
+                            acc[nb * PX + p] = fma(wv[nb], xv, acc[nb * PX + p])
+        if not PARTIAL:
+            if len(self.bias) > 0:
+                for nb in unroll(NB):
+                    for p in unroll(PX):
+                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.bias[0], nb * 16)
+            if POST == 0 and len(self.res) > 0:
+                for nb in unroll(NB):
+                    for p in unroll(PX):
+                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
+            for k in unroll(NB * PX):
+                acc[k] = activate(acc[k], ACT, self.lo, self.hi)
+            if POST == 1 and len(self.res) > 0:
+                for nb in unroll(NB):
+                    for p in unroll(PX):
+                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
+        for nb in unroll(NB):
+            for p in unroll(PX):
+                store16(self.out[nb], p * 16, acc[nb * PX + p])
+
+
+@vertex
+class DepthwiseBlock(Vertex, Generic[T, KW, S, DX, PX, EL, ER, EP]):
+    """out[p][16] = epilogue(sum over rows, kx of w[row][kx][16] x[row][p S + kx DX][16])."""
+
+    out: Output[Vector[T, ONE_PTR]]
+    bias: Vector[Input[Vector[T, ONE_PTR]]]
+    res: Vector[Input[Vector[T, ONE_PTR]]]
+    w: Input[Vector[T, ONE_PTR]]
+    x: Vector[Input[Vector[T, ONE_PTR]]]
+    lo: f32
+    hi: f32
+
+    ACT = EP % 16
+    POST = EP // 16
+    WIN = (PX - 1) * S + (KW - 1) * DX + 1
+    HAS_L = 1 if EL > 0 else 0
+    STEP = 1 + HAS_L + (1 if ER > 0 else 0)
+
+    def compute(self) -> None:
+        acc = array(f32x16, PX)
+        for r in range(len(self.x) // STEP):
+            left = self.x[r * STEP]
+            body = self.x[r * STEP + HAS_L]
+            right = self.x[r * STEP + STEP - 1]
+            wv = array(f32x16, KW)
+            for kx in unroll(KW):
+                wv[kx] = load16(self.w, (r * KW + kx) * 16)
+            for q in unroll(WIN):
+                if q < EL:
+                    xv = load16(left, q * 16)
+                elif q >= WIN - ER:
+                    xv = load16(right, (q - WIN + ER) * 16)
+                else:
+                    xv = load16(body, (q - EL) * 16)
+                for kx in unroll(KW):
+                    if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
+                        acc[(q - kx * DX) // S] = fma(wv[kx], xv, acc[(q - kx * DX) // S])
+        if len(self.bias) > 0:
+            for p in unroll(PX):
+                acc[p] = acc[p] + load16(self.bias[0], 0)
+        if POST == 0 and len(self.res) > 0:
+            for p in unroll(PX):
+                acc[p] = acc[p] + load16(self.res[0], p * 16)
+        for p in unroll(PX):
+            acc[p] = activate(acc[p], ACT, self.lo, self.hi)
+        if POST == 1 and len(self.res) > 0:
+            for p in unroll(PX):
+                acc[p] = acc[p] + load16(self.res[0], p * 16)
+        for p in unroll(PX):
+            store16(self.out, p * 16, acc[p])
+
+
+@vertex
+class ReduceBlock(Vertex, Generic[T, EP]):
+    """out = epilogue(part[0] + part[1] + ...), sums in that order; 16 channels a vector."""
+
+    out: Output[Vector[T]]
+    bias: Vector[Input[Vector[T, ONE_PTR]]]
+    res: Vector[Input[Vector[T, ONE_PTR]]]
+    part: Vector[Input[Vector[f32, ONE_PTR]]]
+    lo: f32
+    hi: f32
+
+    ACT = EP % 16
+    POST = EP // 16
+
+    def compute(self) -> None:
+        for i in range(0, len(self.out), 16):
+            v = load16(self.part[0], i)
+            for k in range(1, len(self.part)):
+                v = v + load16(self.part[k], i)
+            if len(self.bias) > 0:
+                v = v + load16(self.bias[0], 0)
+            if POST == 0 and len(self.res) > 0:
+                v = v + load16(self.res[0], i)
+            v = activate(v, ACT, self.lo, self.hi)
+            if POST == 1 and len(self.res) > 0:
+                v = v + load16(self.res[0], i)
+            store16(self.out, i, v)
+
+
+@vertex
+class TransposeBlock(Vertex, Generic[T]):
+    """Blocks of 16 x 16: out[b][j][i] = x[b][i][j]; one edge of x for every block of out."""
+
+    out: Output[Vector[T, ONE_PTR]]
+    x: Vector[Input[Vector[T, ONE_PTR]]]
+
+    def compute(self) -> None:
+        for b in range(len(self.x)):
+            row = self.x[b]
+            tile = array(f32x16, 16)
+            for i in unroll(16):
+                tile[i] = load16(row, i * 16)
+            transpose16(tile)
+            for i in unroll(16):
+                store16(self.out, b * 256 + i * 16, tile[i])

@@ -1,0 +1,238 @@
+"""What a product does to its sum before it is stored: bias, a residual, an activation.
+
+An epilogue is an expression of the element-wise language on `$0` (the sum with its bias) and the extra
+tensors `$1`, `$2`, ... The forms below run inside the product's vertices; every other expression
+runs as an element-wise step after it, with the same meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from poplar_py.poplar import Tensor
+
+__all__ = ["Epilogue", "Inline", "inline_form", "supports_epilogue"]
+
+Node = tuple[object, ...]
+
+NONE, RELU, GELU, SIGMOID, SILU, HARDSWISH, CLIP, TANH, LEAKY, HARDSIGMOID, GELU_TANH = range(11)
+POST = 16
+_SIXTH = 1.0 / 6.0
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """`expr` on `$0` = sum + bias and `$i` = `tensors[i - 1]`, each of the result's shape."""
+
+    expr: str
+    tensors: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """An epilogue the block kernels know: `act`(sum + residual) or `act`(sum) + residual.
+
+    `residual` is the number of the extra tensor (0 none), `post` adds it after the activation;
+    `lo` and `hi` are the activation's two numbers.
+    """
+
+    act: int = NONE
+    residual: int = 0
+    post: bool = False
+    lo: float = 0.0
+    hi: float = 0.0
+
+    @property
+    def code(self) -> int:
+        """The kernels' template parameter EP."""
+        return self.act + (POST if self.post and self.residual else 0)
+
+    @property
+    def finite_at_zero(self) -> bool:
+        """Whether a zero sum gives a finite value: true for every form here."""
+        return True
+
+
+_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\$\d+|[-+]?[\d.]+(?:[eE][-+]?\d+)?|[(),])")
+
+
+def _parse(text: str) -> Node | None:
+    tokens = _TOKEN.findall(text)
+    if "".join(tokens) != re.sub(r"\s+", "", text):
+        return None
+    node, at = _parse_at(tokens, 0)
+    return node if at == len(tokens) else None
+
+
+def _parse_at(tokens: list[str], at: int) -> tuple[Node | None, int]:
+    if at >= len(tokens):
+        return None, at
+    head = tokens[at]
+    if head.startswith("$"):
+        return ("$", int(head[1:])), at + 1
+    if not (head[0].isalpha() or head[0] == "_"):
+        try:
+            return ("number", float(head)), at + 1
+        except ValueError:
+            return None, at
+    if at + 1 >= len(tokens) or tokens[at + 1] != "(":
+        return ("word", head), at + 1
+    args: list[Node] = []
+    at += 2
+    while at < len(tokens):
+        arg, at = _parse_at(tokens, at)
+        if arg is None or at >= len(tokens) or tokens[at] not in (",", ")"):
+            return None, at
+        args.append(arg)
+        at += 1
+        if tokens[at - 1] == ")":
+            return (head, *args), at
+    return None, at
+
+
+def _number(node: object) -> float | None:
+    """The value of `c(0.5)`, `c(0.5, f32)` or a bare number."""
+    if not isinstance(node, tuple):
+        return None
+    if node[0] == "number":
+        return float(node[1])  # type: ignore[arg-type]
+    if node[0] == "c" and len(node) >= 2:
+        return _number(node[1])
+    return None
+
+
+def _split(node: object, name: str) -> tuple[Node, float] | None:
+    """(x, number) of a commutative two-operand call `name(x, c)` or `name(c, x)`."""
+    if not isinstance(node, tuple) or node[0] != name or len(node) != 3:
+        return None
+    for x, c in ((node[1], node[2]), (node[2], node[1])):
+        value = _number(c)
+        if value is not None and isinstance(x, tuple):
+            return x, value
+    return None
+
+
+def _near(value: float, wanted: float) -> bool:
+    return abs(value - wanted) <= 1e-6 * max(1.0, abs(wanted))
+
+
+def _clip(node: Node) -> tuple[Node, float, float] | None:
+    """(x, lo, hi) of min(max(x, lo), hi) in either order, or clip(x, lo, hi)."""
+    if node[0] in ("clip", "clamp") and len(node) == 4:
+        lo, hi = _number(node[2]), _number(node[3])
+        if lo is not None and hi is not None and isinstance(node[1], tuple):
+            return node[1], lo, hi
+        return None
+    upper = _split(node, "min")
+    if upper is not None:
+        lower = _split(upper[0], "max")
+        return None if lower is None else (lower[0], lower[1], upper[1])
+    lower = _split(node, "max")
+    if lower is not None:
+        upper = _split(lower[0], "min")
+        if upper is not None and lower[1] <= upper[1]:
+            return upper[0], lower[1], upper[1]
+    return None
+
+
+def _gate(node: Node) -> tuple[Node, float, float] | None:
+    """(x, alpha, beta) of hardsigmoid: clip(alpha x + beta, 0, 1)."""
+    found = _clip(node)
+    if found is None or found[1] != 0.0 or found[2] != 1.0:
+        return None
+    shifted = _split(found[0], "add")
+    if shifted is None:
+        return None
+    scaled = _split(shifted[0], "mul")
+    return None if scaled is None else (scaled[0], scaled[1], shifted[1])
+
+
+def _activation(node: Node) -> tuple[Node, Inline] | None:
+    """(argument, form) when the outermost step of `node` is an activation the kernels know."""
+    simple = {"relu": RELU, "gelu": GELU, "gelu_erf": GELU, "sigmoid": SIGMOID, "silu": SILU}
+    simple |= {"swish": SILU, "hardswish": HARDSWISH, "tanh": TANH, "gelu_tanh": GELU_TANH}
+    name = node[0]
+    if name in simple and len(node) == 2 and isinstance(node[1], tuple):
+        return node[1], Inline(simple[str(name)])
+    floor = _split(node, "max")
+    if floor is not None and floor[1] == 0.0 and _clip(node) is None:
+        return floor[0], Inline(RELU)
+    gate = _gate(node)
+    if gate is not None:
+        return gate[0], Inline(HARDSIGMOID, lo=gate[1], hi=gate[2])
+    clip = _clip(node)
+    if clip is not None:
+        return clip[0], Inline(CLIP, lo=clip[1], hi=clip[2])
+    if name == "mul" and len(node) == 3:
+        return _gated(node)
+    return _leaky(node)
+
+
+def _gated(node: Node) -> tuple[Node, Inline] | None:
+    for x, g in ((node[1], node[2]), (node[2], node[1])):
+        if not isinstance(x, tuple) or not isinstance(g, tuple):
+            continue
+        if g == ("sigmoid", x):
+            return x, Inline(SILU)
+        gate = _gate(g)
+        if gate is not None and gate[0] == x and _near(gate[1], _SIXTH) and gate[2] == 0.5:
+            return x, Inline(HARDSWISH)
+    return None
+
+
+def _leaky(node: Node) -> tuple[Node, Inline] | None:
+    if node[0] != "select" or len(node) != 4:
+        return None
+    test, low, high = node[1:]
+    if not isinstance(test, tuple) or test[0] not in ("lt", "less") or len(test) != 3:
+        return None
+    scaled = _split(low, "mul")
+    if scaled is None or _number(test[2]) != 0.0 or test[1] != high or scaled[0] != high:
+        return None
+    return scaled[0], Inline(LEAKY, lo=scaled[1])
+
+
+def inline_form(expr: str) -> Inline | None:
+    """The kernels' form of an expression, or None where it needs a step of its own."""
+    node = _parse(expr)
+    if node is None:
+        return None
+    found = _activation(node)
+    inner, form = found if found is not None else (node, Inline())
+    if inner == ("$", 0):
+        return form
+    residual = _residual(inner)
+    if residual:
+        return Inline(form.act, residual, False, form.lo, form.hi)
+    return _post_residual(node)
+
+
+def _residual(node: Node) -> int:
+    """i of add($0, $i) in either order, else 0."""
+    if node[0] != "add" or len(node) != 3:
+        return 0
+    for a, b in ((node[1], node[2]), (node[2], node[1])):
+        if a == ("$", 0) and isinstance(b, tuple) and b[0] == "$" and b[1] != 0:
+            return int(b[1])  # type: ignore[call-overload]
+    return 0
+
+
+def _post_residual(node: Node) -> Inline | None:
+    """add(act($0), $i) in either order."""
+    if node[0] != "add" or len(node) != 3:
+        return None
+    for a, b in ((node[1], node[2]), (node[2], node[1])):
+        if not isinstance(a, tuple) or not isinstance(b, tuple) or b[0] != "$" or b[1] == 0:
+            continue
+        found = _activation(a)
+        if found is not None and found[0] == ("$", 0):
+            return Inline(found[1].act, int(b[1]), True, found[1].lo, found[1].hi)  # type: ignore[call-overload]
+    return None
+
+
+def supports_epilogue(expr: str) -> bool:
+    """Whether the block kernels compute `expr` themselves (else a step of its own follows)."""
+    return inline_form(expr) is not None

@@ -1,0 +1,75 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from poplar_py.diagnostics import ShapeError
+from poplar_py.poplin.epilogue import Epilogue
+from poplar_py.poplin.generic import generic_mat_mul
+from poplar_py.poplin.operands import as_bias, as_tensor, finish, operand_dtype, result_dtype
+from poplar_py.poplin.place import TileRange, tile_range
+
+if TYPE_CHECKING:
+    from poplar_py.poplar import Graph, Sequence, Tensor
+    from poplar_py.poplin.operands import Operand
+    from poplar_py.types import DType
+
+__all__ = ["mat_mul"]
+
+
+def mat_mul(
+    graph: Graph,
+    a: Operand,
+    b: Operand,
+    prog: Sequence,
+    name: str = "matmul",
+    *,
+    bias: Operand | None = None,
+    epilogue: Epilogue | None = None,
+    out_dtype: DType | None = None,
+    tiles: TileRange | tuple[int, int] | None = None,
+) -> Tensor:
+    """a [..., M, K] times b [..., K, N] (batch dims broadcast), plus bias [N], then the epilogue.
+
+    Operands are tensors or arrays (constants, laid out as the plan wants). f16 and bf16 are summed
+    in f32; integers below 64 bits give i32 and wrap. The result is [..., M, N].
+    """
+    batch, m, k, n = _shape(a.shape, b.shape)
+    dtype = result_dtype(operand_dtype(a), operand_dtype(b), out_dtype)
+    where = tile_range(graph, tiles)
+    if 0 in (*batch, m, n):
+        empty = graph.add_variable(dtype, (*batch, m, n), name, mapping="linear")
+        return finish(graph, empty, epilogue, prog, name)
+    count = prod(batch)
+    x = _batched(as_tensor(graph, a, f"{name}/a"), batch)
+    y = _batched(as_tensor(graph, b, f"{name}/b"), batch)
+    tensor_bias = as_bias(graph, bias, n, dtype, f"{name}/bias")
+    out = generic_mat_mul(graph, x, y, tensor_bias, dtype, prog, name, where)
+    assert out.shape == (count, m, n)
+    return finish(graph, out.reshape((*batch, m, n)), epilogue, prog, name)
+
+
+def _shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
+    """Broadcast batch dims, M, K, N; raises ShapeError."""
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise ShapeError(f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
+    try:
+        batch = np.broadcast_shapes(tuple(a[:-2]), tuple(b[:-2]))
+    except ValueError as error:
+        raise ShapeError(f"batch dims of {tuple(a)} and {tuple(b)} do not broadcast") from error
+    return tuple(batch), a[-2], a[-1], b[-1]
+
+
+def _batched(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """The tensor with its batch dims broadcast and joined: [prod(batch), rows, columns]."""
+    rows, columns = tensor.shape[-2:]
+    missing = len(batch) + 2 - len(tensor.shape)
+    view = tensor.reshape((*(1,) * missing, *tensor.shape)) if missing else tensor
+    for dim, size in enumerate(batch):
+        if view.shape[dim] != size:
+            view = view.broadcast(size, dim)
+    return view.reshape((prod(batch), rows, columns))

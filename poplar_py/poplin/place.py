@@ -1,0 +1,100 @@
+"""Where work and data go: spreading blocks over tiles, constants and zeros shared by one graph."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from poplar_py.poplar import Mapping, concat
+
+if TYPE_CHECKING:
+    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.types import DType
+
+__all__ = ["TileRange", "block_mapping", "pad_view", "spread", "tile_range", "zeros"]
+
+Ints = npt.NDArray[np.int64]
+Tiles = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class TileRange:
+    """Tiles `first` to `first + count - 1`."""
+
+    first: int
+    count: int
+
+
+def tile_range(graph: Graph, tiles: tuple[int, int] | TileRange | None) -> TileRange:
+    """The given range (first, count), or all tiles of the graph."""
+    if tiles is None:
+        return TileRange(0, graph.target.num_tiles)
+    return tiles if isinstance(tiles, TileRange) else TileRange(*tiles)
+
+
+def spread(n: int, tiles: TileRange) -> Tiles:
+    """The tile of each of `n` equal blocks, evenly over the range, ascending."""
+    at = np.arange(n, dtype=np.int64) * tiles.count // max(n, 1)
+    return (at + tiles.first).astype(np.int32)
+
+
+def block_mapping(tile: Tiles, size: int) -> Mapping:
+    """Blocks of `size` elements that follow one another, each on its tile."""
+    return Mapping(np.arange(len(tile) + 1, dtype=np.int64) * size, tile).normal()
+
+
+_zero_pools: weakref.WeakKeyDictionary[Graph, dict[tuple[str, int], Tensor]]
+_zero_pools = weakref.WeakKeyDictionary()
+
+
+def zeros(graph: Graph, dtype: DType, size: int, tile: int = 0) -> Tensor:
+    """A constant [>= size] of zeros on one tile, shared by everything that asks."""
+    pool = _zero_pools.setdefault(graph, {})
+    room = 64
+    while room < size:
+        room *= 2
+    key = (dtype.name, room)
+    if key not in pool:
+        data = np.zeros(room, dtype.numpy)
+        name = f"zeros_{dtype.name}_{room}"
+        pool[key] = graph.add_constant(dtype, (room,), data, name, mapping=tile)
+    return pool[key]
+
+
+def zeros_view(graph: Graph, dtype: DType, shape: Sequence[int]) -> Tensor:
+    """A view of the given shape on one zero element."""
+    view = zeros(graph, dtype, 1).slice(0, 1, 0).reshape((1,) * max(len(shape), 1))
+    for dim, size in enumerate(shape):
+        view = view.broadcast(size, dim)
+    return view
+
+
+def pad_view(graph: Graph, tensor: Tensor, dim: int, lower: int, upper: int) -> Tensor:
+    """The tensor with zeros before and after along `dim`; negative counts cut elements off."""
+    size = tensor.shape[dim]
+    begin, end = max(0, -lower), size - max(0, -upper)
+    if (begin, end) != (0, size):
+        tensor = tensor.slice(begin, end, dim)
+    parts: list[Tensor] = [tensor]
+    for count, place in ((lower, 0), (upper, len(parts) + 1)):
+        if count > 0:
+            shape = (*tensor.shape[:dim], count, *tensor.shape[dim + 1 :])
+            parts.insert(place, zeros_view(graph, tensor.dtype, shape))
+    return tensor if len(parts) == 1 else concat(parts, dim)
+
+
+def dilate_view(graph: Graph, tensor: Tensor, dim: int, factor: int) -> Tensor:
+    """The tensor with `factor - 1` zeros between neighbours along `dim`."""
+    size = tensor.shape[dim]
+    if factor == 1 or size < 2:
+        return tensor
+    shape = tensor.shape
+    apart = tensor.reshape((*shape[: dim + 1], 1, *shape[dim + 1 :]))
+    fill = zeros_view(graph, tensor.dtype, (*shape[: dim + 1], factor - 1, *shape[dim + 1 :]))
+    joined = concat([apart, fill], dim + 1).reshape((*shape[:dim], size * factor, *shape[dim + 1 :]))
+    return joined.slice(0, (size - 1) * factor + 1, dim)
