@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lark import Lark
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedInput
 
 from poplar_py.diagnostics import Location, ParseError, register_source
 
@@ -49,25 +49,24 @@ def load(name: str, transformer: Any = None, start: str = "start") -> Lark:
 def syntax_error(error: UnexpectedInput, text: str, file: str, parser: Lark) -> ParseError:
     """A located ParseError that says what was found and what could have been there."""
     register_source(file, text)
+    found, expected = _found(error, text)
     line, col = error.line, error.column
-    if isinstance(error, UnexpectedEOF) or line is None or line < 1:
-        line = max(1, text.count("\n") + 1)
-        col = len(text) - text.rfind("\n")
-    loc = Location(file, line, col)
-    if isinstance(error, UnexpectedCharacters):
-        found, expected = repr(text[error.pos_in_stream or 0]), error.allowed or set()
-    elif isinstance(error, UnexpectedToken):
-        token = error.token
-        end = token.type == "$END"
-        found = "the end of the text" if end else repr(_shorten(str(token)))
-        if end:
-            loc = Location(file, text.count("\n") + 1, len(text) - text.rfind("\n"))
-        expected = error.accepts or error.expected
-    else:
-        found, expected = "the end of the text", set[str]()
+    if not found or line < 1:
+        line, col = text.count("\n") + 1, len(text) - text.rfind("\n")
     names = sorted({_describe(name, parser) for name in expected})
     remedy = f"expected {_either(names)}" if 0 < len(names) <= 12 else ""
-    return ParseError(f"unexpected {found}", loc, remedy)
+    message = f"unexpected {found}" if found else "the text ends too soon"
+    return ParseError(message, Location(file, line, col), remedy)
+
+
+def _found(error: Any, text: str) -> tuple[str, set[str]]:
+    """What stands at the error ("" at the end of the text) and the terminals that may."""
+    known: dict[str, Any] = dict(vars(error))
+    expected: Any = known.get("allowed") or error.accepts or known.get("expected") or ()
+    token, at = known.get("token"), known.get("pos_in_stream")
+    if token is None:
+        return ("" if at is None or at < 0 else repr(text[at])), set(expected)
+    return ("" if token.type == "$END" else repr(_shorten(str(token)))), set(expected)
 
 
 def _shorten(text: str) -> str:

@@ -18,6 +18,11 @@ from poplar_py.ir.core import (
     Value,
     op,
 )
+from poplar_py.ir.parser import parse_module
+from poplar_py.ir.printer import collect_resources, print_graph, print_module, print_op
+from poplar_py.ir.resources import load_pir, save_pir
+from poplar_py.ir.rewrite import clone_graph, clone_module, replace_values, use_counts, users
+from poplar_py.ir.verifier import verify, verify_graph
 
 __all__ = [
     "COMMUTATIVE",
@@ -33,5 +38,19 @@ __all__ = [
     "Op",
     "Trait",
     "Value",
+    "clone_graph",
+    "clone_module",
+    "collect_resources",
+    "load_pir",
     "op",
+    "parse_module",
+    "print_graph",
+    "print_module",
+    "print_op",
+    "replace_values",
+    "save_pir",
+    "use_counts",
+    "users",
+    "verify",
+    "verify_graph",
 ]

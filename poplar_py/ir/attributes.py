@@ -1,7 +1,8 @@
 """Attribute values as text: numbers, strings, types, tuples and arrays.
 
     1  -2.5  inf  nan  true  none  "text"  f32  f32[2,n]  [1, 2]  f32[2] dense<1.0, 2.0>
-    f32[784,256] dense<sha256:8d1f...>          arrays of more than 16 elements, by content
+    f32[784,256] dense<sha256:8d1f...>     arrays of more than 16 elements, by content
+    f32[784,256] dense<splat 0.0>          of them, those that repeat one element
 
 Every text reads back as an equal value, bit for bit (NaN payloads are written `nan:0x7fc00001`).
 """
@@ -12,7 +13,7 @@ import hashlib
 import math
 import re
 import weakref
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -67,21 +68,23 @@ def attribute_text(value: object, resources: MutableMapping[str, Array] | None =
     """
     if value is None:
         return "none"
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return quote_name(value)
-    if isinstance(value, (int, np.integer)):
-        return str(int(value))
-    if isinstance(value, (float, np.floating)):
-        return repr(float(value))
+    if isinstance(value, np.generic):
+        return attribute_text(cast("Any", value).item(), resources)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)
     if isinstance(value, (DType, TensorType)):
         return str(value)
     if isinstance(value, (tuple, list)):
         items = cast("tuple[object, ...]", value)
         return "[" + ", ".join(attribute_text(v, resources) for v in items) + "]"
     if isinstance(value, np.ndarray):
-        return _array_text(value, resources)
+        return _array_text(cast("Array", value), resources)
     raise TypeMismatch(f"an attribute cannot hold {type(value).__name__}: {value!r}")
 
 
@@ -89,12 +92,23 @@ def _array_text(array: Array, resources: MutableMapping[str, Array] | None) -> s
     dtype = dtype_of(array)
     head = TensorType(dtype, tuple(array.shape))
     if array.size > INLINE_ELEMENTS:
+        if _is_splat(array):
+            return f"{head} dense<splat {_element_text(array[(0,) * array.ndim], dtype)}>"
         key = array_hash(array)
         if resources is not None:
             resources[key] = array
         return f"{head} dense<sha256:{key}>"
     texts = [_element_text(x, dtype) for x in array.reshape(-1)]
     return f"{head} dense<{', '.join(texts)}>"
+
+
+def _is_splat(array: Array) -> bool:
+    """Whether all elements have the same bits. Looks at few elements when they differ."""
+    if not any(array.strides):
+        return True
+    flat = array.reshape(-1) if array.flags.c_contiguous else array.ravel()
+    bits = flat.view(np.uint8 if array.dtype == np.bool_ else f"u{array.itemsize}")
+    return bool((bits[:64] == bits[0]).all() and (bits == bits[0]).all())
 
 
 def _element_text(x: Any, dtype: DType) -> str:
@@ -124,7 +138,10 @@ def _nan_text(x: Any, dtype: DType) -> str:
 
 
 def dense_elements(text: str, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """The array of `a, b, c` between `dense<` and `>`. Raises ParseError."""
+    """The array of `a, b, c` or `splat a` between `dense<` and `>`. Raises ParseError."""
+    if text.startswith("splat "):
+        one = dense_elements(text[6:], dtype, (1,))
+        return np.broadcast_to(one.reshape(()), shape)
     words = [w.strip() for w in text.split(",")] if text.strip() else []
     count = math.prod(shape)
     if len(words) != count:
@@ -133,7 +150,7 @@ def dense_elements(text: str, dtype: DType, shape: tuple[int, ...]) -> Array:
     bits = out.view(np.uint8 if dtype is bool_ else _bits_type(dtype))
     for i, word in enumerate(words):
         if word.startswith("nan:"):
-            bits[i] = _checked(word[4:], lambda w: int(w, 16), dtype)
+            bits[i] = _checked(word[4:], _hexadecimal, dtype)
         elif dtype is bool_:
             out[i] = _checked(word, {"true": True, "false": False}.__getitem__, dtype)
         else:
@@ -143,7 +160,11 @@ def dense_elements(text: str, dtype: DType, shape: tuple[int, ...]) -> Array:
     return out
 
 
-def _checked(word: str, convert: Any, dtype: DType) -> Any:
+def _hexadecimal(word: str) -> int:
+    return int(word, 16)
+
+
+def _checked(word: str, convert: Callable[[str], Any], dtype: DType) -> Any:
     try:
         value = convert(word)
         if not dtype.is_float and dtype is not bool_:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from lark import Lark, Token, Transformer
@@ -61,7 +61,7 @@ def parse_module(
     session = _Session(file, _lookup(resources, text))
     reader.begin(session)
     try:
-        reader.lark.parse(text)
+        reader.lark.parse(text)  # pyright: ignore[reportUnknownMemberType]
     except UnexpectedInput as error:
         raise grammar.syntax_error(error, text, file, reader.lark) from None
     finally:
@@ -329,7 +329,7 @@ class _Reader(Transformer[Token, Any]):
             raise UnknownName(f"there is no op {name}", where, "see `poplar-py ops`")
         loc = UNKNOWN if location is None else self._at(location, parse_location)
         fields = _operand_fields(cls, operands or (), where)
-        fields |= self._attribute_fields(cls, attributes or (), where)
+        fields |= self._attribute_fields(cls, attributes or [], where)
         fields |= _region_fields(cls, rest, where)
         try:
             made = cls(**fields, loc=loc)
@@ -393,7 +393,7 @@ def _operand_fields(cls: type[Op], given: tuple[Any, ...], where: Location) -> d
 
 def _fits(spec: FieldSpec, held: Any) -> bool:
     if spec.kind is Kind.LIST:
-        return isinstance(held, tuple) and all(isinstance(v, Value) for v in held)
+        return isinstance(held, tuple) and all(isinstance(v, Value) for v in cast("Any", held))
     return isinstance(held, Value) or (held is None and spec.kind is Kind.OPTIONAL)
 
 
