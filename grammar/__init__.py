@@ -61,7 +61,7 @@ def syntax_error(error: UnexpectedInput, text: str, file: str, parser: Lark) -> 
 
 def _found(error: Any, text: str) -> tuple[str, set[str]]:
     """What stands at the error ("" at the end of the text) and the terminals that may."""
-    known: dict[str, Any] = dict(vars(error))
+    known: dict[str, Any] = error.__dict__
     expected: Any = known.get("allowed") or error.accepts or known.get("expected") or ()
     token, at = known.get("token"), known.get("pos_in_stream")
     if token is None:
