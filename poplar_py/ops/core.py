@@ -28,7 +28,8 @@ class Constant(Op):
 class If(Op):
     """Results are the outputs of `then_branch` where cond is true, else of `else_branch`.
 
-    `cond` is bool with one element. Both regions take no inputs and may use outer values; their output types are equal. ONNX If.
+    `cond` is bool with one element. Both regions take no inputs and may use outer values; their
+    output types are equal. ONNX If.
     """
 
     cond: Value
@@ -85,7 +86,11 @@ class Loop(Op):
 
 @op("core.random_uniform", RANDOM)
 class RandomUniform(Op):
-    """Numbers uniform in [low, high). Equal seeds give equal numbers. Bernoulli compares this."""
+    """Numbers uniform in [low, high). ONNX RandomUniform, Bernoulli.
+
+    Element i (row-major) is low + (high - low) * u, u = (hash(i ^ seed * 0x9E3779B1) >> 8) / 2^24
+    in u32 arithmetic; `poplar_py.eval.random.hash_u32` gives the hash.
+    """
 
     shape: Shape
     dtype: DType = f32
@@ -99,7 +104,10 @@ class RandomUniform(Op):
 
 @op("core.random_normal", RANDOM)
 class RandomNormal(Op):
-    """Numbers from a normal distribution. Equal seeds give equal numbers."""
+    """Normal numbers: mean + scale * sqrt(-2 ln u) * cos(2 pi v). ONNX RandomNormal.
+
+    u and v are uniform numbers (see RandomUniform) at positions 2i and 2i + 1; u has 2^-25 added.
+    """
 
     shape: Shape
     dtype: DType = f32
