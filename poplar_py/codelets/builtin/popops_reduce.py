@@ -1,0 +1,144 @@
+"""Reductions of a [rows, n, cols] block over n, and running sums and products.
+
+The order of one result depends on n only: ReduceRows (cols = 1) keeps 16 lanes that a fixed tree joins,
+then the rest one by one; ReduceCols goes through n one by one, 16 columns at a time.
+KIND: 0 sum, 1 prod, 2 max, 3 min, 4 and, 5 or, 6 sum of squares.
+"""
+
+NAMESPACE = "popops"
+
+T = TypeVar("T", f16, f32, f64, bf16, i8, i16, i32, i64, u8, u16, u32, u64)
+ACC = TypeVar("ACC", f16, f32, f64, bf16, i8, i16, i32, i64, u8, u16, u32, u64)
+OUT = TypeVar("OUT", f16, f32, f64, bf16, i8, i16, i32, i64, u8, u16, u32, u64)
+KIND = IntParam("KIND")
+
+
+def join(a, b, KIND):
+    """Two partial results as one; b is an element for KIND 6."""
+    if KIND == 0:
+        return a + b
+    if KIND == 1:
+        return a * b
+    if KIND == 2:
+        return max(a, b)
+    if KIND == 3:
+        return min(a, b)
+    return a + b * b
+
+
+def first(a, KIND):
+    """An element as a partial result."""
+    if KIND == 6:
+        return a * a
+    return a
+
+
+def tree(v, KIND):
+    """The 16 lanes as one."""
+    if KIND == 1:
+        return prod16(v)
+    if KIND == 2:
+        return max16(v)
+    if KIND == 3:
+        return min16(v)
+    return sum16(v)
+
+
+@vertex
+class ReduceRows(Vertex, Generic[T, ACC, OUT, KIND]):
+    """out[r] = reduction of x[r * n] .. x[r * n + n - 1], n >= 1."""
+
+    out: Output[Vector[OUT]]
+    x: Input[Vector[T, ONE_PTR]]
+    n: i32
+
+    def compute(self) -> None:
+        for r in range(len(self.out)):
+            at = r * self.n
+            if self.n >= 16:
+                acc = first(cast(load_raw(self.x, at, 16), ACC), KIND)
+                whole = self.n // 16 * 16
+                for k in range(16, whole, 16):
+                    acc = join(acc, cast(load_raw(self.x, at + k, 16), ACC), KIND)
+                total = tree(acc, KIND)
+                for k in range(whole, self.n):
+                    total = join(total, cast(self.x[at + k], ACC), KIND)
+                self.out[r] = cast(total, OUT)
+            else:
+                small = first(cast(self.x[at], ACC), KIND)
+                for k in range(1, self.n):
+                    small = join(small, cast(self.x[at + k], ACC), KIND)
+                self.out[r] = cast(small, OUT)
+
+
+@vertex
+class ReduceCols(Vertex, Generic[T, ACC, OUT, KIND]):
+    """out[r, c] = reduction over k of x[r, k, c], n >= 1."""
+
+    out: Output[Vector[OUT]]
+    x: Input[Vector[T, ONE_PTR]]
+    n: i32
+    cols: i32
+
+    def compute(self) -> None:
+        whole = self.cols // 16 * 16
+        for r in range(len(self.out) // self.cols):
+            row = r * self.n * self.cols
+            for c in range(0, whole, 16):
+                acc = first(cast(load_raw(self.x, row + c, 16), ACC), KIND)
+                for k in range(1, self.n):
+                    v = cast(load_raw(self.x, row + k * self.cols + c, 16), ACC)
+                    acc = join(acc, v, KIND)
+                store_raw(self.out, r * self.cols + c, cast(acc, OUT), 16)
+            for c in range(whole, self.cols):
+                one = first(cast(self.x[row + c], ACC), KIND)
+                for k in range(1, self.n):
+                    one = join(one, cast(self.x[row + k * self.cols + c], ACC), KIND)
+                self.out[r * self.cols + c] = cast(one, OUT)
+
+
+@vertex
+class ReduceBool(Vertex, Generic[KIND]):
+    """As ReduceCols for bools: KIND 4 and, 5 or."""
+
+    out: Output[Vector[bool_]]
+    x: Input[Vector[bool_, ONE_PTR]]
+    n: i32
+    cols: i32
+
+    def compute(self) -> None:
+        for r in range(len(self.out) // self.cols):
+            for c in range(self.cols):
+                at = r * self.n * self.cols + c
+                acc = self.x[at]
+                for k in range(1, self.n):
+                    if KIND == 4:
+                        acc = acc and self.x[at + k * self.cols]
+                    else:
+                        acc = acc or self.x[at + k * self.cols]
+                self.out[r * self.cols + c] = acc
+
+
+@vertex
+class Cumulative(Vertex, Generic[T, ACC, KIND]):
+    """Running sum (KIND 0) or product (1) of x[r, k, c] over k; FLAGS 1 exclusive, 2 reverse."""
+
+    out: Output[Vector[T]]
+    x: Input[Vector[T, ONE_PTR]]
+    n: i32
+    cols: i32
+    exclusive: i32
+    reverse: i32
+
+    def compute(self) -> None:
+        for r in range(len(self.out) // (self.n * self.cols)):
+            for c in range(self.cols):
+                acc = ACC(0)
+                if KIND == 1:
+                    acc = ACC(1)
+                for j in range(self.n):
+                    k = j if self.reverse == 0 else self.n - 1 - j
+                    at = (r * self.n + k) * self.cols + c
+                    before = acc
+                    acc = join(acc, cast(self.x[at], ACC), KIND)
+                    self.out[at] = cast(before if self.exclusive != 0 else acc, T)
