@@ -79,3 +79,12 @@ Functions (scalars and vectors alike unless said)
 
 `codelets.get("popops::ScaledAdd<float>")` returns a built-in; `CodeletLibrary` adds user sources.
 """
+
+from __future__ import annotations
+
+from poplar_py.codelets.codelet import Codelet, CodeletLibrary, get
+from poplar_py.codelets.codelet_ir import Field
+from poplar_py.codelets.errors import CodeletError
+from poplar_py.codelets.rows import RowLayout, row_layout
+
+__all__ = ["Codelet", "CodeletError", "CodeletLibrary", "Field", "RowLayout", "get", "row_layout"]

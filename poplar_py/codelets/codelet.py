@@ -1,0 +1,219 @@
+"""Codelets by name: instances, their facts, and libraries of sources."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from poplar_py.codelets.codelet_ir import CodeletIR, Field
+from poplar_py.codelets.errors import CodeletError
+from poplar_py.codelets.instantiate import bind_parameters, instance_name, instantiate
+from poplar_py.codelets.rows import RowLayout, row_layout
+from poplar_py.codelets.source import (
+    ClassTemplate,
+    SourceModule,
+    parse_instance,
+    parse_source,
+)
+from poplar_py.diagnostics import DuplicateName, UnknownName
+
+__all__ = ["Codelet", "CodeletLibrary", "get"]
+
+
+@dataclass(eq=False)
+class Codelet:
+    """One codelet instance: fields, IR and what follows from them. Compare by `digest`.
+
+    `builtin` codelets run unchecked code by default, user codelets checked code.
+    """
+
+    ir: CodeletIR
+    builtin: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.ir.name
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.ir.fields
+
+    @property
+    def multi(self) -> bool:
+        return self.ir.multi
+
+    @property
+    def digest(self) -> str:
+        return self.ir.digest
+
+    def field(self, name: str) -> Field:
+        found = self.ir.by_name.get(name)
+        if found is None:
+            names = ", ".join(f.name for f in self.fields)
+            raise UnknownName(f"{self.name} has no field {name!r}", remedy=f"fields: {names}")
+        return found
+
+    def row_layout(self, wide: bool = False) -> RowLayout:
+        return row_layout(self.fields, wide)
+
+    def __repr__(self) -> str:
+        return f"<Codelet {self.name}>"
+
+
+class CodeletLibrary:
+    """Codelets a graph may use: the built-ins and the sources given to it.
+
+    `get` caches instances by canonical name, so that equal names give the same object.
+    """
+
+    def __init__(self) -> None:
+        self._modules: list[SourceModule] = []
+        self._templates: dict[str, ClassTemplate] = {}
+        self._instances: dict[str, Codelet] = {}
+
+    def add_source(self, text: str, file: str = "<codelets>") -> tuple[str, ...]:
+        """Add a source text; returns the full names of its classes."""
+        return self._add(parse_source(text, file))
+
+    def add_file(self, path: str) -> tuple[str, ...]:
+        """Add a source file."""
+        with open(path, encoding="utf-8") as f:
+            return self.add_source(f.read(), path)
+
+    def add_class(self, cls: type) -> str:
+        """Add a class defined in Python (with the module-level names of its file)."""
+        file = inspect.getsourcefile(cls)
+        if file is None:
+            raise CodeletError(f"the source of {cls.__name__} is not available")
+        with open(file, encoding="utf-8") as f:
+            text = f.read()
+        module = parse_source(_codelet_part(text, cls.__name__), file)
+        template = module.classes.get(cls.__name__)
+        if template is None:
+            raise CodeletError(f"{cls.__name__} is no vertex class at module level of {file}")
+        module.classes = {cls.__name__: template}
+        return self._add(module)[0]
+
+    def _add(self, module: SourceModule) -> tuple[str, ...]:
+        for template in module.classes.values():
+            if template.full_name in self._templates:
+                raise DuplicateName(f"codelet {template.full_name} exists already", template.loc)
+        for template in module.classes.values():
+            self._templates[template.full_name] = template
+        self._modules.append(module)
+        return tuple(t.full_name for t in module.classes.values())
+
+    def add_codelet(self, codelet: Codelet) -> None:
+        """Add an instance made elsewhere (an expression codelet, a parsed dump)."""
+        self._instances[codelet.name] = codelet
+
+    @property
+    def templates(self) -> dict[str, ClassTemplate]:
+        return dict(self._templates)
+
+    def get(self, name: str) -> Codelet:
+        """The codelet of a name such as `popops::ScaledAdd<half>`. Raises UnknownName."""
+        if name in self._instances:
+            return self._instances[name]
+        head, args = parse_instance(name)
+        template = self._templates.get(head)
+        if template is None:
+            codelet = _builtins().get(name)
+        else:
+            codelet = self._instance(template, args)
+        self._instances[name] = codelet
+        return codelet
+
+    def _instance(self, template: ClassTemplate, args: tuple[str, ...]) -> Codelet:
+        bindings = bind_parameters(template, args)
+        name = instance_name(template, bindings)
+        if name not in self._instances:
+            self._instances[name] = Codelet(instantiate(template, bindings))
+        return self._instances[name]
+
+
+def _codelet_part(text: str, name: str) -> str:
+    """A Python file with every top-level statement blanked that no codelet source may hold."""
+    import ast
+
+    lines = text.splitlines()
+    tree = ast.parse(text)
+    for node in tree.body:
+        if not _belongs(node, name):
+            for k in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[k] = ""
+            for decorator in getattr(node, "decorator_list", []):
+                lines[decorator.lineno - 1] = ""
+    return "\n".join(lines)
+
+
+def _belongs(node: object, name: str) -> bool:
+    import ast
+
+    if isinstance(node, ast.ClassDef):
+        return node.name == name
+    if isinstance(node, ast.Assign):
+        return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+    if isinstance(node, ast.AnnAssign):
+        return isinstance(node.target, ast.Name) and node.value is not None
+    return isinstance(node, ast.FunctionDef)
+
+
+class _Builtins:
+    """Templates of codelets/builtin/*.py, parsed file by file when a namespace is first asked."""
+
+    def __init__(self) -> None:
+        self.templates: dict[str, ClassTemplate] = {}
+        self.instances: dict[str, Codelet] = {}
+        self.seen: set[str] = set()
+
+    def load(self, namespace: str) -> None:
+        """Parse every built-in file whose name starts with the namespace's first part."""
+        prefix = namespace.split("::")[0]
+        if prefix in self.seen:
+            return
+        self.seen.add(prefix)
+        folder = resources.files("poplar_py.codelets.builtin")
+        for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+            stem = entry.name.removesuffix(".py")
+            if stem == entry.name or not (stem == prefix or stem.startswith(prefix + "_")):
+                continue
+            module = parse_source(entry.read_text(encoding="utf-8"), f"builtin/{entry.name}")
+            for template in module.classes.values():
+                if template.full_name in self.templates:
+                    raise DuplicateName(f"codelet {template.full_name}", template.loc)
+                self.templates[template.full_name] = template
+
+    def get(self, name: str) -> Codelet:
+        found = self.instances.get(name)
+        if found is not None:
+            return found
+        head, args = parse_instance(name)
+        if "::" in head:
+            self.load(head.rpartition("::")[0])
+        template = self.templates.get(head)
+        if template is None:
+            raise UnknownName(
+                f"there is no codelet {head!r}",
+                remedy="add its source with add_codelets, or check the namespace",
+            )
+        bindings = bind_parameters(template, args)
+        full = instance_name(template, bindings)
+        if full not in self.instances:
+            self.instances[full] = Codelet(instantiate(template, bindings), builtin=True)
+        self.instances[name] = self.instances[full]
+        return self.instances[name]
+
+
+@cache
+def _builtins() -> _Builtins:
+    return _Builtins()
+
+
+def get(name: str) -> Codelet:
+    """A built-in codelet, for example `get("popops::ScaledAdd<float>")`."""
+    return _builtins().get(name)
+
+

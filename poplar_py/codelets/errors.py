@@ -1,0 +1,20 @@
+"""The error of the vertex language, and places in its sources."""
+
+from __future__ import annotations
+
+import ast
+
+from poplar_py.diagnostics import Location, PoplarPyError
+
+__all__ = ["CodeletError", "place"]
+
+
+class CodeletError(PoplarPyError):
+    """A codelet source that is wrong, or uses what the vertex language does not have."""
+
+    code = "codelet-error"
+
+
+def place(file: str, node: ast.AST) -> Location:
+    """The place of a syntax node: file, line and column, 1-based."""
+    return Location(file, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
