@@ -1,0 +1,446 @@
+"""Edges of a vertex group: which elements each vertex's field is, as arrays of 2-D records.
+
+A record is ``count`` rows of ``length`` elements, row k at ``start + k * stride`` (global element
+addresses, ``stride >= 0``). An edge is the rows of its records in order. ``eptr[e]:eptr[e+1]`` are
+the records of edge e; a group's rank-2 field has ``vptr[v]:vptr[v+1]`` edges for vertex v, other
+fields one edge a vertex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from poplar_py.poplar.arrays import (
+    I8,
+    Ints,
+    as_ints,
+    concat_ints,
+    cut,
+    offsets_of,
+    ragged,
+)
+from poplar_py.poplar.errors import TensorIndexError
+from poplar_py.poplar.views import Affine, Cat, View
+from poplar_py.poplar.where import caller
+from poplar_py.types import DType
+
+if TYPE_CHECKING:
+    from poplar_py.poplar.tensor import Tensor
+
+Records = tuple[Ints, Ints, Ints, Ints]
+"""start, length, count, stride."""
+
+
+class Edges:
+    """See the module. ``dtype`` is the element type of the tensor they were taken from."""
+
+    __slots__ = ("count", "dtype", "eptr", "length", "rank", "start", "stride", "vptr")
+
+    def __init__(
+        self,
+        rank: int,
+        vptr: Ints | None,
+        eptr: Ints,
+        records: Records,
+        dtype: DType | None = None,
+    ) -> None:
+        self.rank = rank
+        self.vptr = vptr
+        self.eptr = eptr
+        self.start, self.length, self.count, self.stride = records
+        self.dtype = dtype
+
+    # ------------------------------------------------------------------ constructors
+    @staticmethod
+    def whole(tensor: Tensor, n: int, rank: int = 1) -> Edges:
+        """Every one of ``n`` vertices gets the whole tensor, flattened."""
+        start, length, count, stride = view_records(tensor.view)
+        r = len(start)
+        records = (np.tile(start, n), np.tile(length, n), np.tile(count, n), np.tile(stride, n))
+        return Edges(rank, None, np.arange(n + 1, dtype=I8) * r, records, tensor.dtype)
+
+    @staticmethod
+    def boxes(tensor: Tensor, lo: npt.ArrayLike, size: npt.ArrayLike) -> Edges:
+        """Vertex v gets the box ``lo[v, d]``, ``size[v, d]`` of the tensor, in row-major order.
+
+        Raises TensorIndexError when a box leaves the tensor.
+        """
+        a, b = as_ints(lo), as_ints(size)
+        shape = np.array(tensor.shape, I8)
+        if a.ndim != 2 or a.shape != b.shape or a.shape[1] != len(shape):
+            raise TensorIndexError(
+                f"boxes of shapes {a.shape} and {b.shape} on a tensor of rank {len(shape)}",
+                caller(),
+                "give lo and size as [vertices, rank] arrays",
+            )
+        if len(a) and bool(((a < 0) | (b < 0) | (a + b > shape)).any()):
+            v = int(np.argmax(((a < 0) | (b < 0) | (a + b > shape)).any(axis=1)))
+            raise TensorIndexError(
+                f"box {v}, from {a[v].tolist()} of size {b[v].tolist()}, leaves the tensor of "
+                f"shape {list(tensor.shape)}",
+                caller(),
+            )
+        eptr, records = box_records(tensor.view, a, b)
+        return Edges(1, None, eptr, records, tensor.dtype)
+
+    @staticmethod
+    def elements(tensor: Tensor, index: npt.ArrayLike, rank: int = 0) -> Edges:
+        """Vertex v gets element ``index[v]`` of the flattened tensor."""
+        idx = as_ints(index).ravel()
+        n = len(idx)
+        if n and (int(idx.min()) < 0 or int(idx.max()) >= tensor.numel):
+            raise TensorIndexError(
+                f"elements {int(idx.min())} to {int(idx.max())} of a tensor of {tensor.numel}",
+                caller(),
+            )
+        one = np.ones(n, I8)
+        records = (element_addresses(tensor.view, idx), one, one, np.zeros(n, I8))
+        return Edges(rank, None, np.arange(n + 1, dtype=I8), records, tensor.dtype)
+
+    @staticmethod
+    def flat(tensor: Tensor, begin: npt.ArrayLike, end: npt.ArrayLike) -> Edges:
+        """Vertex v gets elements ``begin[v]`` to ``end[v]`` of the flattened tensor."""
+        b, e = as_ints(begin), as_ints(end)
+        if len(b) and (int(b.min()) < 0 or int(e.max()) > tensor.numel or bool((e < b).any())):
+            raise TensorIndexError(
+                f"ranges within {int(b.min())} to {int(e.max())} of a tensor of "
+                f"{tensor.numel} elements",
+                caller(),
+            )
+        n = len(b)
+        view = tensor.view
+        digits = view.digits() if isinstance(view, Affine) else None
+        if digits is not None and len(digits) <= 1 and (not digits or digits[0][1] == 1):
+            start = view.offset + b  # type: ignore[union-attr]
+            records = (start, e - b, np.ones(n, I8), np.zeros(n, I8))
+            return Edges(1, None, np.arange(n + 1, dtype=I8), records, tensor.dtype)
+        s, length, window = cut(*view.runs(), b, e)
+        eptr = np.searchsorted(window, np.arange(n + 1)).astype(I8)
+        records = (s, length, np.ones(len(s), I8), np.zeros(len(s), I8))
+        return Edges(1, None, eptr, records, tensor.dtype)
+
+    @staticmethod
+    def views(tensors: Sequence[Tensor], rank: int = 1) -> Edges:
+        """Vertex v gets ``tensors[v]``, flattened."""
+        parts = [view_records(t.view) for t in tensors]
+        counts = as_ints([len(p[0]) for p in parts])
+        records = (
+            concat_ints([p[0] for p in parts]),
+            concat_ints([p[1] for p in parts]),
+            concat_ints([p[2] for p in parts]),
+            concat_ints([p[3] for p in parts]),
+        )
+        dtype = tensors[0].dtype if tensors else None
+        return Edges(rank, None, offsets_of(counts), records, dtype)
+
+    @staticmethod
+    def nested(vptr: npt.ArrayLike, edges: Edges) -> Edges:
+        """A rank-2 field: vertex v gets the edges ``vptr[v]`` to ``vptr[v + 1]``."""
+        records = (edges.start, edges.length, edges.count, edges.stride)
+        return Edges(2, as_ints(vptr), edges.eptr, records, edges.dtype)
+
+    @staticmethod
+    def from_runs(
+        eptr: npt.ArrayLike,
+        start: npt.ArrayLike,
+        length: npt.ArrayLike,
+        dtype: DType | None = None,
+        rank: int = 1,
+    ) -> Edges:
+        """Edges of plain runs in global element addresses."""
+        s = as_ints(start)
+        records = (s, as_ints(length), np.ones(len(s), I8), np.zeros(len(s), I8))
+        return Edges(rank, None, as_ints(eptr), records, dtype)
+
+    @staticmethod
+    def from_records(
+        eptr: npt.ArrayLike,
+        start: npt.ArrayLike,
+        length: npt.ArrayLike,
+        count: npt.ArrayLike,
+        stride: npt.ArrayLike,
+        dtype: DType | None = None,
+    ) -> Edges:
+        """Edges of 2-D records in global element addresses; scalars are repeated."""
+        s = as_ints(start)
+        full = [
+            np.ascontiguousarray(np.broadcast_to(as_ints(x), s.shape))
+            for x in (length, count, stride)
+        ]
+        return Edges(1, None, as_ints(eptr), (s, full[0], full[1], full[2]), dtype)
+
+    @staticmethod
+    def stack(parts: Sequence[Edges]) -> Edges:
+        """The vertices of several Edges of one rank, one after another."""
+        first = parts[0]
+        eptr = offsets_of(concat_ints([np.diff(p.eptr) for p in parts]))
+        vptr = None
+        if first.rank == 2:
+            vptr = offsets_of(concat_ints([np.diff(_vptr(p)) for p in parts]))
+        records = (
+            concat_ints([p.start for p in parts]),
+            concat_ints([p.length for p in parts]),
+            concat_ints([p.count for p in parts]),
+            concat_ints([p.stride for p in parts]),
+        )
+        return Edges(first.rank, vptr, eptr, records, first.dtype)
+
+    def take(self, index: npt.ArrayLike) -> Edges:
+        """The edges of the listed vertices, in that order."""
+        idx = as_ints(index)
+        vptr = None
+        if self.vptr is not None:
+            per = np.diff(self.vptr)[idx]
+            v, rank = ragged(per)
+            vptr, idx = offsets_of(per), self.vptr[idx][v] + rank
+        per = np.diff(self.eptr)[idx]
+        e, rank = ragged(per)
+        r = self.eptr[idx][e] + rank
+        records = (self.start[r], self.length[r], self.count[r], self.stride[r])
+        return Edges(self.rank, vptr, offsets_of(per), records, self.dtype)
+
+    # ------------------------------------------------------------------ queries
+    @property
+    def num_edges(self) -> int:
+        """Edges (sub-edges for rank 2)."""
+        return len(self.eptr) - 1
+
+    @property
+    def num_vertices(self) -> int:
+        """Vertices these edges serve."""
+        return len(self.eptr if self.vptr is None else self.vptr) - 1
+
+    @property
+    def num_records(self) -> int:
+        return len(self.start)
+
+    def record_edge(self) -> Ints:
+        """Edge of every record."""
+        return np.repeat(np.arange(self.num_edges, dtype=I8), np.diff(self.eptr))
+
+    def record_vertex(self) -> Ints:
+        """Vertex of every record."""
+        edge = self.record_edge()
+        if self.vptr is None:
+            return edge
+        return self.edge_vertex()[edge]
+
+    def edge_vertex(self) -> Ints:
+        """Vertex of every edge."""
+        if self.vptr is None:
+            return np.arange(self.num_edges, dtype=I8)
+        return np.repeat(np.arange(len(self.vptr) - 1, dtype=I8), np.diff(self.vptr))
+
+    def sizes(self) -> Ints:
+        """Elements of every edge: int64[num_edges]."""
+        total = self.length * self.count
+        if len(total) == self.num_edges and bool((np.diff(self.eptr) == 1).all()):
+            return total
+        c = np.zeros(len(total) + 1, I8)
+        np.cumsum(total, out=c[1:])
+        return c[self.eptr[1:]] - c[self.eptr[:-1]]
+
+    def runs(self) -> tuple[Ints, Ints, Ints]:
+        """Plain runs in order: (edge, start, length)."""
+        edge = self.record_edge()
+        if bool((self.count == 1).all()):
+            return edge, self.start, self.length
+        r, k = ragged(self.count)
+        return edge[r], self.start[r] + k * self.stride[r], self.length[r]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes these arrays take on the host."""
+        arrays = [self.eptr, self.start, self.length, self.count, self.stride]
+        return sum(a.nbytes for a in arrays) + (0 if self.vptr is None else self.vptr.nbytes)
+
+    def __repr__(self) -> str:
+        return f"<edges rank {self.rank}: {self.num_vertices} vertices, {self.num_records} records>"
+
+
+def _vptr(edges: Edges) -> Ints:
+    return edges.eptr if edges.vptr is None else edges.vptr
+
+
+# ---------------------------------------------------------------------- views to records
+def view_records(view: View) -> Records:
+    """A view as records, in row-major order."""
+    if not isinstance(view, Affine):
+        start, length = view.runs()
+        return start, length, np.ones(len(start), I8), np.zeros(len(start), I8)
+    if view.size == 0:
+        return np.zeros(0, I8), np.zeros(0, I8), np.zeros(0, I8), np.zeros(0, I8)
+    digits = view.digits()
+    length = digits.pop()[0] if digits and digits[-1][1] == 1 else 1
+    count, stride = (1, 0)
+    if digits and digits[-1][1] >= 0:
+        count, stride = digits.pop()
+    start = np.full(1, view.offset, I8)
+    for size, step in digits:
+        start = (start[:, None] + np.arange(size, dtype=I8) * step).ravel()
+    n = len(start)
+    return start, np.full(n, length, I8), np.full(n, count, I8), np.full(n, stride, I8)
+
+
+def element_addresses(view: View, index: Ints) -> Ints:
+    """Addresses of elements of the flattened view."""
+    if isinstance(view, Affine):
+        out = np.full(len(index), view.offset, I8)
+        rest = index
+        for size, stride in reversed(view.digits()):
+            rest, place = np.divmod(rest, size)
+            out += place * stride
+        return out
+    start, length = view.runs()
+    end = np.cumsum(length)
+    r = np.searchsorted(end, index, "right")
+    return start[r] + (index - (end[r] - length[r]))
+
+
+def box_records(view: View, lo: Ints, size: Ints) -> tuple[Ints, Records]:
+    """Boxes ``lo[v, d]``, ``size[v, d]`` of a view: CSR pointer by vertex, and records."""
+    if isinstance(view, Affine):
+        axes = _box_axes(view, lo, size)
+        if axes is not None:
+            return _axes_records(view.offset, axes, size)
+    if isinstance(view, Cat):
+        inside = _single_part(view, lo, size)
+        if inside is not None:
+            return inside
+    return _window_boxes(view, lo, size)
+
+
+Axis = tuple[int, Ints, Ints]
+"""Stride, first index per vertex, extent per vertex."""
+
+
+def _box_axes(view: Affine, lo: Ints, size: Ints) -> list[Axis] | None:
+    """The boxes over plain digits, or None when a box cuts across a digit."""
+    axes: list[Axis] = []
+    for d, digits in enumerate(view.dims):
+        low, extent = lo[:, d], size[:, d]
+        inner = prod(n for n, _ in digits)
+        for n, stride in digits[:-1]:
+            inner //= n
+            first, rest = np.divmod(low, inner)
+            single = (low + extent - 1) // inner == first
+            if not bool((single | ((rest == 0) & (extent % inner == 0))).all()):
+                return None
+            axes.append((stride, first, np.where(single, 1, extent // inner)))
+            low, extent = np.where(single, rest, 0), np.where(single, extent, inner)
+        axes.append((digits[-1][1], low, extent))
+    return axes
+
+
+def _axes_records(offset: int, axes: list[Axis], size: Ints) -> tuple[Ints, Records]:
+    n = len(size)
+    start = np.full(n, offset, I8)
+    for stride, low, _ in axes:
+        start = start + low * stride
+    todo = [(s, extent) for s, _, extent in axes if bool((extent != 1).any())]
+    length = np.ones(n, I8)
+    if todo and todo[-1][0] == 1:
+        length = todo.pop()[1]
+        while todo and bool(((todo[-1][1] == 1) | (length == todo[-1][0])).all()):
+            length = length * todo.pop()[1]
+    count, stride = np.ones(n, I8), 0
+    if todo and todo[-1][0] >= 0:
+        stride, count = todo.pop()
+        while todo and bool(((todo[-1][1] == 1) | (count * stride == todo[-1][0])).all()):
+            count = count * todo.pop()[1]
+    per = np.ones(n, I8)
+    for _, extent in todo:
+        per = per * extent
+    empty = (size == 0).any(axis=1)
+    per = np.where(empty, 0, per)
+    if bool((per != 1).any()):
+        v, k = ragged(per)
+        start, length, count = start[v], length[v], count[v]
+        for step, extent in reversed(todo):
+            k, place = np.divmod(k, extent[v])
+            start = start + place * step
+    strides = np.where(count > 1, stride, 0)
+    return offsets_of(per), (start, length, count, strides)
+
+
+def _single_part(view: Cat, lo: Ints, size: Ints) -> tuple[Ints, Records] | None:
+    """Boxes that each lie in one part of a Cat keep their 2-D records; None when one does not."""
+    a = view.axis
+    bounds = offsets_of(as_ints([p.shape[a] for p in view.parts]))
+    part = np.searchsorted(bounds, lo[:, a], "right") - 1
+    part = np.minimum(part, len(view.parts) - 1)
+    if not bool((lo[:, a] + size[:, a] <= bounds[part + 1]).all()):
+        return None
+    order = np.argsort(part, kind="stable")
+    ptr = np.searchsorted(part[order], np.arange(len(view.parts) + 1))
+    pieces: list[Edges] = []
+    for i, p in enumerate(view.parts):
+        pick = order[ptr[i] : ptr[i + 1]]
+        if len(pick):
+            low = lo[pick]
+            low[:, a] -= bounds[i]
+            eptr, records = box_records(p, low, size[pick])
+            pieces.append(Edges(1, None, eptr, records))
+    if not pieces:
+        return None
+    back = np.empty(len(order), I8)
+    back[order] = np.arange(len(order))
+    out = Edges.stack(pieces)
+    if not bool((order[1:] > order[:-1]).all()):
+        out = out.take(back)
+    return out.eptr, (out.start, out.length, out.count, out.stride)
+
+
+def _window_boxes(view: View, lo: Ints, size: Ints) -> tuple[Ints, Records]:
+    """Boxes of any view: cut its runs at the rows of the boxes."""
+    shape = view.shape
+    n, rank = lo.shape
+    step = 1
+    steps: list[int] = []
+    for s in reversed(shape):
+        steps.insert(0, step)
+        step *= s
+    first = np.zeros(n, I8)
+    for d in range(rank):
+        first = first + lo[:, d] * steps[d]
+    width = np.ones(n, I8)
+    d = rank
+    while d > 0:  # inner dims that every box takes whole are part of the row
+        d -= 1
+        width = width * size[:, d]
+        if not bool((size[:, d] == shape[d]).all()):
+            break
+    rows = np.ones(n, I8)
+    for i in range(d):
+        rows = rows * size[:, i]
+    rows = np.where((size == 0).any(axis=1), 0, rows)
+    v, k = ragged(rows)
+    at = first[v]
+    for i in range(d - 1, -1, -1):
+        k, place = np.divmod(k, size[v, i])
+        at = at + place * steps[i]
+    s, length, window = cut(*view.runs(), at, at + width[v])
+    vertex = v[window]
+    eptr = np.searchsorted(vertex, np.arange(n + 1)).astype(I8)
+    return eptr, (s, length, np.ones(len(s), I8), np.zeros(len(s), I8))
+
+
+def coalesced(edges: Edges) -> Edges:
+    """The same edges as plain runs, neighbours within an edge joined."""
+    edge, start, length = edges.runs()
+    keep = length > 0
+    edge, start, length = edge[keep], start[keep], length[keep]
+    if len(edge) > 1:
+        new = np.ones(len(edge), np.bool_)
+        new[1:] = (edge[1:] != edge[:-1]) | (start[1:] != start[:-1] + length[:-1])
+        first = np.flatnonzero(new)
+        edge, start = edge[first], start[first]
+        length = np.add.reduceat(length, first)
+    eptr = np.searchsorted(edge, np.arange(edges.num_edges + 1)).astype(I8)
+    records = (start, length, np.ones(len(start), I8), np.zeros(len(start), I8))
+    return Edges(edges.rank, edges.vptr, eptr, records, edges.dtype)

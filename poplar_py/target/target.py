@@ -1,0 +1,201 @@
+"""Target: the machine a graph is built for, as Poplar's Target shows it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+from poplar_py.diagnostics import OptionError
+from poplar_py.target.chips import CHIPS, Chip
+from poplar_py.target.systems import SYSTEMS, System
+from poplar_py.types import DType
+
+T = TypeVar("T")
+
+MAX_TILES_PER_IPU = 1 << 16
+MAX_IPUS = 1 << 12
+
+
+def _lookup(table: Mapping[str, T], name: str, what: str) -> T:
+    found = table.get(name)
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(name, table, 1)
+    remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(table)}"
+    raise OptionError(f"unknown {what} {name!r}", remedy=remedy)
+
+
+def _within(value: int, limit: int, what: str) -> int:
+    if not 1 <= value <= limit:
+        raise OptionError(f"{what} is {value}", remedy=f"give a number from 1 to {limit}")
+    return value
+
+
+@dataclass(frozen=True)
+class Target:
+    """IPUs of one system: ``num_ipus`` of them with ``tiles_per_ipu`` tiles each.
+
+    Tile ``t`` belongs to IPU ``t // tiles_per_ipu``. The figures behind the properties, with their
+    sources, are in ``system`` and ``chip``.
+    """
+
+    system: System
+    num_ipus: int
+    tiles_per_ipu: int
+    target_type: str = "IPU"
+    """IPU, IPU_MODEL or CPU, as Poplar's TargetType."""
+
+    @staticmethod
+    def ipu(chip: str | Chip = "gc200", ipus: int = 1, tiles_per_ipu: int | None = None) -> Target:
+        """A target of ``ipus`` linked chips: gc2, gc200 or bow.
+
+        Raises OptionError for an unknown chip or counts out of range.
+        """
+        known = chip if isinstance(chip, Chip) else _lookup(CHIPS, chip, "chip")
+        base = SYSTEMS["ipu" if ipus == 1 else "m2000" if ipus <= 16 else "pod64"]
+        system = replace(
+            base, name=known.name, chip=known, num_ipus=ipus, ipus_per_machine=min(ipus, 4)
+        )
+        return Target.of(system, tiles_per_ipu=tiles_per_ipu)
+
+    @staticmethod
+    def of(
+        system: str | System, ipus: int | None = None, tiles_per_ipu: int | None = None
+    ) -> Target:
+        """A target of a whole system, or of its first ``ipus`` IPUs (more are allowed: the links go
+        on as they are). Systems: ipu, m2000, bow2000, pod16, pod64, bow-pod64, or one from a file.
+        """
+        known = system if isinstance(system, System) else _lookup(SYSTEMS, system, "system")
+        n = _within(known.num_ipus if ipus is None else ipus, MAX_IPUS, "the number of IPUs")
+        tiles = int(known.chip.tiles.value) if tiles_per_ipu is None else tiles_per_ipu
+        return Target(known, n, _within(tiles, MAX_TILES_PER_IPU, "tiles per IPU"))
+
+    @staticmethod
+    def cpu() -> Target:
+        """One tile with one worker's worth of everything: Poplar's CPU target."""
+        return replace(Target.ipu("gc200", 1, 1), target_type="CPU")
+
+    def virtual(self, tiles_per_ipu: int) -> Target:
+        """The same IPUs with fewer tiles each (Poplar's createVirtualTarget)."""
+        return replace(self, tiles_per_ipu=_within(tiles_per_ipu, MAX_TILES_PER_IPU, "tiles"))
+
+    @property
+    def chip(self) -> Chip:
+        """The kind of IPU."""
+        return self.system.chip
+
+    @cached_property
+    def num_tiles(self) -> int:
+        """Tiles of all IPUs."""
+        return self.num_ipus * self.tiles_per_ipu
+
+    @cached_property
+    def num_workers(self) -> int:
+        """Worker contexts of a tile."""
+        return 1 if self.target_type == "CPU" else int(self.chip.workers.value)
+
+    @cached_property
+    def bytes_per_tile(self) -> int:
+        """Tile memory in bytes, code included."""
+        return int(self.chip.bytes_per_tile.value)
+
+    @cached_property
+    def clock(self) -> float:
+        """Tile clock in Hz."""
+        return self.chip.clock.value
+
+    @cached_property
+    def exchange_bytes_per_cycle(self) -> int:
+        """Bytes a tile sends, and at the same time receives, in a cycle."""
+        return int(self.chip.exchange_bytes_per_cycle.value)
+
+    def get_num_ipus(self) -> int:
+        return self.num_ipus
+
+    def get_num_tiles(self) -> int:
+        return self.num_tiles
+
+    def get_tiles_per_ipu(self) -> int:
+        return self.tiles_per_ipu
+
+    def get_bytes_per_tile(self) -> int:
+        return self.bytes_per_tile
+
+    def get_num_worker_contexts(self) -> int:
+        return self.num_workers
+
+    def get_tile_clock_frequency(self) -> float:
+        return self.clock
+
+    def get_exchange_bytes_per_cycle(self) -> int:
+        return self.exchange_bytes_per_cycle
+
+    def get_memcpy_bytes_per_cycle(self) -> int:
+        return int(self.chip.memcpy_bytes_per_cycle.value)
+
+    def get_global_sync_cycles(self) -> int:
+        return int(self.chip.sync_global.value)
+
+    def get_min_ipu_sync_delay(self) -> int:
+        return int(self.chip.sync_internal.value)
+
+    def get_max_ipu_sync_delay(self) -> int:
+        return int(self.chip.sync_internal.value)
+
+    def get_data_path_width(self) -> int:
+        """Width of the data path in bits."""
+        return 8 * int(self.chip.data_path_bytes.value)
+
+    def get_vector_width(self, dtype: DType) -> int:
+        """Elements of a type that the data path holds; at least one."""
+        return max(1, int(self.chip.data_path_bytes.value) // dtype.size)
+
+    def get_float_vector_width(self) -> int:
+        return int(self.chip.data_path_bytes.value) // 4
+
+    def get_half_vector_width(self) -> int:
+        return int(self.chip.data_path_bytes.value) // 2
+
+    def get_atomic_store_granularity(self) -> int:
+        """Smallest store in bytes that needs no read first (poplibs estimators)."""
+        return 4
+
+    def get_tiles_per_shared_exchange_bus(self) -> int:
+        return int(self.chip.tiles_per_exchange_bus.value)
+
+    def supports_exchange_bus_sharing(self) -> bool:
+        return self.get_tiles_per_shared_exchange_bus() > 1
+
+    def get_target_type(self) -> str:
+        return self.target_type
+
+    def get_target_arch_string(self) -> str:
+        return self.chip.arch
+
+    def get_type_size(self, dtype: DType) -> int:
+        """Bytes of an element on the device."""
+        return dtype.size
+
+    def get_rpt_count_max(self) -> int:
+        """Longest hardware repeat: a 12-bit field."""
+        return 4095
+
+    def get_weights_per_conv_unit(self, float_activations: bool) -> int:
+        """Weights one convolution unit holds (poplibs: chains of four)."""
+        return 8 if float_activations else 16
+
+    def get_num_conv_units(self, float_partials: bool, float_activations: bool) -> int:
+        """Convolution units used for the given types (poplibs vertices of Mk2)."""
+        if float_activations:
+            return 16 if self.chip.arch != "ipu1" else 8
+        return 8 if float_partials else 16
+
+    def get_conv_unit_coeff_load_bytes_per_cycle(self) -> int:
+        return 16
+
+    def get_num_stride_bits(self) -> int:
+        """Bits of the stride of a strided load."""
+        return 10
