@@ -1,0 +1,79 @@
+"""`poplar-py compile`: a model to a .pexe file, or to the text of one of its levels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from poplar_py.cli.options import Binding, binding_options, machine_options
+from poplar_py.cli.output import Screen
+from poplar_py.driver.emit import FORMS
+from poplar_py.driver.options import CompileOptions
+
+__all__ = ["compile_command"]
+
+
+@click.command("compile", short_help="Compile a model to .pexe, or show one of its levels.")
+@click.argument("model")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="OUT", help="Output file.")
+@click.option(
+    "--emit",
+    type=click.Choice(FORMS),
+    help="Text to write instead of a .pexe; on standard output without -o.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable standard output.")
+@machine_options
+@binding_options
+def compile_command(
+    *,
+    model: str,
+    output: str | None,
+    emit: str | None,
+    as_json: bool,
+    options: CompileOptions,
+    binding: Binding,
+    format: str | None,
+) -> None:
+    """Compiles MODEL (.onnx, .pml, .pir, or - for standard input) for a machine.
+
+    Free dimensions need --dim or --shape, inputs that decide shapes --const.
+
+    \b
+    poplar-py compile model.onnx --dim batch=1 -o model.pexe
+    poplar-py compile mlp.pml --dim batch=8 --emit tile-ir
+    """
+    from poplar_py import api
+    from poplar_py.files import check_writable, write_text
+
+    if output is None and emit is None:
+        raise click.UsageError("say where the result goes: -o OUT.pexe, or --emit FORM")
+    if output is not None:
+        check_writable(output)
+    screen = Screen(as_json)
+    options = replace(options, progress=screen.progress)
+    with screen.live():
+        source = api.load(model, format=format)
+        given = {"dims": binding.dims, "shapes": binding.shapes, "consts": binding.consts}
+        if emit is not None:
+            text = api.emit(source, emit, options, **given)
+        else:
+            executable = api.compile_for(source, options, **given)
+    if emit is not None:
+        if output is None:
+            click.echo(text, nl=not text.endswith("\n"))
+        else:
+            write_text(output, text)
+        return
+    executable.save(output)
+    _report(screen, executable, output)
+
+
+def _report(screen: Screen, executable: Any, output: str | None) -> None:
+    report = executable.static_report()
+    if screen.as_json:
+        screen.json({"file": output, **report.to_json()})
+        return
+    screen.table(report.table())
+    screen.note(f"wrote {output}")

@@ -1,0 +1,255 @@
+"""Options that several subcommands share, as decorators, and what their text means."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+from poplar_py.diagnostics import InputError, Location, OptionError
+from poplar_py.driver.options import PLACEMENTS, CompileOptions, Dumps
+
+__all__ = [
+    "Binding",
+    "binding_options",
+    "dump_options",
+    "load_npy",
+    "machine_options",
+    "split_pair",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What the command line fixes about a model's inputs before it is compiled."""
+
+    dims: dict[str, int]
+    shapes: dict[str, tuple[int, ...]]
+    consts: dict[str, Array]
+
+
+def split_pair(text: str, option: str) -> tuple[str, str]:
+    """NAME=VALUE split at the last `=`, since names of ONNX values may hold one."""
+    name, sign, value = text.rpartition("=")
+    if not sign or not name or not value:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=f"'{option}'")
+    return name, value
+
+
+def _dimension(text: str, option: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise click.BadParameter(f"{text!r} is not a size", param_hint=f"'{option}'")
+    return int(text)
+
+
+def load_npy(path: str, name: str) -> Array:
+    """Reads the array of input `name` from a .npy file; pickles are refused.
+
+    Raises InputError when the file is missing, no .npy file, or holds objects.
+    """
+    loc = Location(path, 0, 0, name=name)
+    try:
+        found: Any = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot read input {name!r}: {reason}", loc) from error
+    if not isinstance(found, np.ndarray):
+        raise InputError(
+            f"input {name!r} is an archive of several arrays", loc, remedy="give a .npy file"
+        )
+    array: Array = found
+    return array
+
+
+def _constant(text: str, name: str) -> Array:
+    """The value of `--const`: a .npy file, a number, true/false, or a list such as 1,2,3."""
+    if text.endswith(".npy"):
+        return load_npy(text, name)
+    parts = [_number(part.strip(), name) for part in text.strip("[]").split(",") if part.strip()]
+    is_list = "," in text or text.startswith("[")
+    array = np.array(parts if is_list else parts[0])
+    return array.astype(np.int64) if array.dtype.kind == "i" else array
+
+
+def _number(text: str, name: str) -> int | float | bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise OptionError(
+            f"--const {name}={text}: {text!r} is no number", remedy="give numbers or a .npy file"
+        ) from None
+
+
+def _binding(dims: Sequence[str], shapes: Sequence[str], consts: Sequence[str]) -> Binding:
+    return Binding(
+        {n: _dimension(v, "--dim") for n, v in (split_pair(t, "--dim") for t in dims)},
+        {n: _shape(v) for n, v in (split_pair(t, "--shape") for t in shapes)},
+        {n: _constant(v, n) for n, v in (split_pair(t, "--const") for t in consts)},
+    )
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    if text in ("scalar", "[]"):
+        return ()
+    return tuple(_dimension(part, "--shape") for part in text.lower().split("x"))
+
+
+def _chain(function: F, decorators: Sequence[Callable[[Any], Any]]) -> F:
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
+
+
+def binding_options(function: F) -> F:
+    """Adds --dim, --shape, --const and --format; passes `binding` and `format`."""
+
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any,
+        dims: tuple[str, ...],
+        shapes: tuple[str, ...],
+        consts: tuple[str, ...],
+        **rest: Any,
+    ) -> Any:
+        return function(*args, binding=_binding(dims, shapes, consts), **rest)
+
+    decorators = [
+        click.option(
+            "--dim", "dims", multiple=True, metavar="NAME=N", help="Size of a free dimension."
+        ),
+        click.option(
+            "--shape",
+            "shapes",
+            multiple=True,
+            metavar="INPUT=1x3x48x320",
+            help="Shape of an input.",
+        ),
+        click.option(
+            "--const",
+            "consts",
+            multiple=True,
+            metavar="INPUT=VALUE|FILE.npy",
+            help="Value of an input that decides shapes, axes or counts.",
+        ),
+        click.option(
+            "--format",
+            "format",
+            type=click.Choice(["pml", "pir", "onnx", "pexe"]),
+            help="Kind of the model when its name does not tell (needed for '-', standard input).",
+        ),
+    ]
+    return _chain(wrapped, decorators)  # type: ignore[return-value]
+
+
+def machine_options(function: F) -> F:
+    """Adds the options of machine, placement and passes; passes `options`: CompileOptions."""
+
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any,
+        system: str,
+        ipus: int | None,
+        tiles_per_ipu: int | None,
+        placement: str,
+        replicas: int,
+        passes: str,
+        dumps: Dumps,
+        **rest: Any,
+    ) -> Any:
+        options = CompileOptions(system, ipus, tiles_per_ipu, placement, replicas, passes, dumps)
+        return function(*args, options=options, **rest)
+
+    decorators = [
+        click.option(
+            "--system",
+            default="m2000",
+            show_default=True,
+            help="Machine: ipu, m2000, bow2000, pod16, pod64, bow-pod64.",
+        ),
+        click.option("--ipus", type=click.IntRange(min=1), help="IPUs of the machine."),
+        click.option("--tiles-per-ipu", type=click.IntRange(min=1), help="Tiles of each IPU."),
+        click.option(
+            "--placement",
+            type=click.Choice(PLACEMENTS),
+            default="auto",
+            show_default=True,
+            help="auto: the fewest IPUs that hold the model; one; spread: balance over all.",
+        ),
+        click.option(
+            "--replicas",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Copies of the program that split the batch.",
+        ),
+        click.option(
+            "--passes", default="@default", show_default=True, metavar="SPEC", help="Pass pipeline."
+        ),
+    ]
+    return dump_options(_chain(wrapped, decorators))  # type: ignore[return-value]
+
+
+def dump_options(function: F) -> F:
+    """Adds the options that show IR between passes; passes `dumps`: Dumps."""
+
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any,
+        print_ir_before: tuple[str, ...],
+        print_ir_after: tuple[str, ...],
+        print_ir_after_all: bool,
+        print_ir_diff: bool,
+        dump_dir: str | None,
+        time_passes: bool,
+        stop_after: str,
+        inline_resources: bool,
+        **rest: Any,
+    ) -> Any:
+        dumps = Dumps(
+            print_ir_before,
+            print_ir_after,
+            print_ir_after_all,
+            print_ir_diff,
+            None if dump_dir is None else Path(dump_dir),
+            time_passes,
+            stop_after,
+            inline_resources,
+        )
+        return function(*args, dumps=dumps, **rest)
+
+    decorators = [
+        click.option(
+            "--print-ir-before", multiple=True, metavar="PASS", help="Show the IR before a pass."
+        ),
+        click.option(
+            "--print-ir-after", multiple=True, metavar="PASS", help="Show the IR after a pass."
+        ),
+        click.option("--print-ir-after-all", is_flag=True, help="Show the IR after every pass."),
+        click.option("--print-ir-diff", is_flag=True, help="Show what each pass changed."),
+        click.option(
+            "--dump-dir",
+            type=click.Path(file_okay=False),
+            help="Folder for one numbered .pir file a pass.",
+        ),
+        click.option("--time-passes", is_flag=True, help="Show the seconds each pass took."),
+        click.option("--stop-after", default="", metavar="PASS", help="Stop after this pass."),
+        click.option(
+            "--inline-resources", is_flag=True, help="Write large constants into the dumps."
+        ),
+    ]
+    return _chain(wrapped, decorators)  # type: ignore[return-value]
