@@ -17,7 +17,8 @@ from poplar_py.poplin.place import TileRange, tile_range
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
 
-    from poplar_py.poplar import Graph, Sequence, Tensor
+    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.operands import Operand
     from poplar_py.types import DType
 

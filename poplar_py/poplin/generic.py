@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from poplar_py.poplar import Copy, Edges, Execute
+from poplar_py.poplar import Edges
+from poplar_py.poplar.program import Copy, Execute
 from poplar_py.poplin.place import (
     TileRange,
     block_mapping,
@@ -19,10 +20,11 @@ from poplar_py.poplin.place import (
     pad_view,
     spread,
 )
-from poplar_py.types import DType, f16, f32, f64, bf16, i32, i64, u32, u64
+from poplar_py.types import DType, bf16, f16, f32, f64, i32, i64, u32, u64
 
 if TYPE_CHECKING:
-    from poplar_py.poplar import Graph, Sequence, Tensor
+    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.params import ConvParams
 
 __all__ = ["accumulator", "generic_conv", "generic_mat_mul"]

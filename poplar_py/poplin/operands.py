@@ -12,7 +12,8 @@ from poplar_py.poplin.epilogue import Epilogue
 from poplar_py.types import DType, dtype_of, i32, i64, u32, u64
 
 if TYPE_CHECKING:
-    from poplar_py.poplar import Graph, Sequence, Tensor
+    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar.program import Sequence
 
     Operand = Tensor | npt.NDArray[Any]
 

@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.poplar.arrays import ragged
+from poplar_py.poplar.tensor import Tensor
+from poplar_py.poplar.views import Affine
 
 if TYPE_CHECKING:
-    from poplar_py.poplar import Graph, Mapping, Tensor
+    from poplar_py.poplar import Graph, Mapping
     from poplar_py.types import DType
 
 __all__ = [
@@ -155,4 +157,4 @@ def blocked_base(graph: Graph, tensor: Tensor) -> Tensor | None:
     order = np.moveaxis(address, 0, 1).ravel()
     if not np.array_equal(order, variable.base + np.arange(order.size) * LANES):
         return None
-    return graph.tensor_of(variable)
+    return Tensor(graph, Affine.dense(variable.base, full), variable.dtype)

@@ -73,42 +73,42 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
     POST = EP // 16
     WIN = (PX - 1) * S + (KW - 1) * DX + 1
     HAS_L = 1 if EL > 0 else 0
-    STEP = 1 + HAS_L + (1 if ER > 0 else 0)
+    STEP = 1 + (1 if EL > 0 else 0) + (1 if ER > 0 else 0)
     U = 2 if CB % 2 == 0 else 1
 
     def compute(self) -> None:
         acc = array(f32x16, NB * PX)
-        wide = array(f32, ((WIN + 15) // 16 * 16 if PITCH == 1 else WIN * 16) if T is f16 else 1)
+        wide = array(f32, ((self.WIN + 15) // 16 * 16 if PITCH == 1 else self.WIN * 16) if T is f16 else 1)
         at = 0
-        for r in range(len(self.x) // STEP):
-            left = self.x[r * STEP]
-            body = self.x[r * STEP + HAS_L]
-            right = self.x[r * STEP + STEP - 1]
+        for r in range(len(self.x) // self.STEP):
+            left = self.x[r * self.STEP]
+            body = self.x[r * self.STEP + self.HAS_L]
+            right = self.x[r * self.STEP + self.STEP - 1]
             if T is f16:
                 if PITCH == 1:
-                    for q in unroll(0, WIN, 16):
-                        store16(wide, q, load16(body, q, min(16, WIN - q)))
+                    for q in unroll(0, self.WIN, 16):
+                        store16(wide, q, load16(body, q, min(16, self.WIN - q)))
                 else:
-                    for q in unroll(WIN):
+                    for q in unroll(self.WIN):
                         if q < EL:
                             store16(wide, q * 16, load16(left, q * 16, CB))
-                        elif q >= WIN - ER:
-                            store16(wide, q * 16, load16(right, (q - WIN + ER) * 16, CB))
+                        elif q >= self.WIN - ER:
+                            store16(wide, q * 16, load16(right, (q - self.WIN + ER) * 16, CB))
                         else:
                             store16(wide, q * 16, load16(body, (q - EL) * PITCH, CB))
-            for c0 in range(0, CB, U):
-                for u in unroll(U):
+            for c0 in range(0, CB, self.U):
+                for u in unroll(self.U):
                     c = c0 + u
                     wv = array(f32x16, NB * KW)
                     for j in unroll(NB * KW):
                         wv[j] = load16(self.w, at + (u * NB * KW + j) * 16)
-                    for q in unroll(WIN):
+                    for q in unroll(self.WIN):
                         if T is f16:
                             xv = splat16(wide[q * PITCH + c])
                         elif q < EL:
                             xv = splat16(left[q * 16 + c])
-                        elif q >= WIN - ER:
-                            xv = splat16(right[(q - WIN + ER) * 16 + c])
+                        elif q >= self.WIN - ER:
+                            xv = splat16(right[(q - self.WIN + ER) * 16 + c])
                         else:
                             xv = splat16(body[(q - EL) * PITCH + c])
                         for kx in unroll(KW):
@@ -117,19 +117,19 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
                                     acc[nb * PX + (q - kx * DX) // S] = fma(
                                         wv[nb * KW + kx], xv, acc[nb * PX + (q - kx * DX) // S]
                                     )
-                at = at + U * NB * KW * 16
+                at = at + self.U * NB * KW * 16
         if not PARTIAL:
             if len(self.bias) > 0:
                 for nb in unroll(NB):
                     for p in unroll(PX):
                         acc[nb * PX + p] = acc[nb * PX + p] + load16(self.bias[0], nb * 16)
-            if POST == 0 and len(self.res) > 0:
+            if self.POST == 0 and len(self.res) > 0:
                 for nb in unroll(NB):
                     for p in unroll(PX):
                         acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
             for k in unroll(NB * PX):
-                acc[k] = activate(acc[k], ACT, self.lo, self.hi)
-            if POST == 1 and len(self.res) > 0:
+                acc[k] = activate(acc[k], self.ACT, self.lo, self.hi)
+            if self.POST == 1 and len(self.res) > 0:
                 for nb in unroll(NB):
                     for p in unroll(PX):
                         acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
@@ -182,13 +182,13 @@ class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
                 for nb in unroll(NB):
                     for p in unroll(PX):
                         acc[nb * PX + p] = acc[nb * PX + p] + load16(self.bias[0], nb * 16)
-            if POST == 0 and len(self.res) > 0:
+            if self.POST == 0 and len(self.res) > 0:
                 for nb in unroll(NB):
                     for p in unroll(PX):
                         acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
             for k in unroll(NB * PX):
-                acc[k] = activate(acc[k], ACT, self.lo, self.hi)
-            if POST == 1 and len(self.res) > 0:
+                acc[k] = activate(acc[k], self.ACT, self.lo, self.hi)
+            if self.POST == 1 and len(self.res) > 0:
                 for nb in unroll(NB):
                     for p in unroll(PX):
                         acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
@@ -213,22 +213,22 @@ class DepthwiseBlock(Vertex, Generic[T, KW, S, DX, PX, EL, ER, EP]):
     POST = EP // 16
     WIN = (PX - 1) * S + (KW - 1) * DX + 1
     HAS_L = 1 if EL > 0 else 0
-    STEP = 1 + HAS_L + (1 if ER > 0 else 0)
+    STEP = 1 + (1 if EL > 0 else 0) + (1 if ER > 0 else 0)
 
     def compute(self) -> None:
         acc = array(f32x16, PX)
-        for r in range(len(self.x) // STEP):
-            left = self.x[r * STEP]
-            body = self.x[r * STEP + HAS_L]
-            right = self.x[r * STEP + STEP - 1]
+        for r in range(len(self.x) // self.STEP):
+            left = self.x[r * self.STEP]
+            body = self.x[r * self.STEP + self.HAS_L]
+            right = self.x[r * self.STEP + self.STEP - 1]
             wv = array(f32x16, KW)
             for kx in unroll(KW):
                 wv[kx] = load16(self.w, (r * KW + kx) * 16)
-            for q in unroll(WIN):
+            for q in unroll(self.WIN):
                 if q < EL:
                     xv = load16(left, q * 16)
-                elif q >= WIN - ER:
-                    xv = load16(right, (q - WIN + ER) * 16)
+                elif q >= self.WIN - ER:
+                    xv = load16(right, (q - self.WIN + ER) * 16)
                 else:
                     xv = load16(body, (q - EL) * 16)
                 for kx in unroll(KW):
@@ -237,12 +237,12 @@ class DepthwiseBlock(Vertex, Generic[T, KW, S, DX, PX, EL, ER, EP]):
         if len(self.bias) > 0:
             for p in unroll(PX):
                 acc[p] = acc[p] + load16(self.bias[0], 0)
-        if POST == 0 and len(self.res) > 0:
+        if self.POST == 0 and len(self.res) > 0:
             for p in unroll(PX):
                 acc[p] = acc[p] + load16(self.res[0], p * 16)
         for p in unroll(PX):
-            acc[p] = activate(acc[p], ACT, self.lo, self.hi)
-        if POST == 1 and len(self.res) > 0:
+            acc[p] = activate(acc[p], self.ACT, self.lo, self.hi)
+        if self.POST == 1 and len(self.res) > 0:
             for p in unroll(PX):
                 acc[p] = acc[p] + load16(self.res[0], p * 16)
         for p in unroll(PX):
@@ -270,10 +270,10 @@ class ReduceBlock(Vertex, Generic[T, EP]):
                 v = v + load16(self.part[k], i)
             if len(self.bias) > 0:
                 v = v + load16(self.bias[0], 0)
-            if POST == 0 and len(self.res) > 0:
+            if self.POST == 0 and len(self.res) > 0:
                 v = v + load16(self.res[0], i)
-            v = activate(v, ACT, self.lo, self.hi)
-            if POST == 1 and len(self.res) > 0:
+            v = activate(v, self.ACT, self.lo, self.hi)
+            if self.POST == 1 and len(self.res) > 0:
                 v = v + load16(self.res[0], i)
             store16(self.out, i, v)
 
