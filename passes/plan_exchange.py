@@ -1,0 +1,620 @@
+"""plan-exchange: per compute set and copy, what every tile receives and sends, and where it lands.
+
+Level: tile. Before: map-tiles. After it plan-memory gives every buffer its address.
+
+Exchange comes before a compute set, so reads see old values. An edge is *local* when it is one
+contiguous piece of its vertex's own tile memory; every other edge gets room in the compute set's
+receive block of that tile. Equal contents are received once per tile; contiguous contents that
+overlap (halos) are received once as their union; the same words go to several tiles at no cost for
+the sender (multicast).
+
+    vertices %cs3 reads w[0:4608] on tiles 0..7            (w lives on tile 5)
+    -> item (tile t, w[0:4608]) for t in 0..7 except 5, one message 5 -> {0..4, 6, 7}
+
+Everything is arithmetic over whole arrays: unique contents first, rows of unique contents only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poplar_py.passes.tile_module import Places
+from poplar_py.poplar.arrays import I8, SPAN, Bools, Ints, first_of_each, offsets_of, ragged, sort_order
+from poplar_py.poplar.edges import Edges
+
+_MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
+_TILE_SPAN = 1 << 24
+
+
+@dataclass
+class FieldPlan:
+    """Edges of one field (sub-edges for rank 2), E of them.
+
+    ``share``, ``place`` int64[E]: share and byte offset in it of an edge in one piece, else -1.
+    ``tile`` int64[E]: the vertex's tile. ``item`` int64[E]: its receive buffer item, -1 when local;
+    ``shift`` int64[E]: byte offset in the item. ``size`` int64[E] elements, ``nbytes`` int64[E].
+    """
+
+    mode: str
+    tile: Ints
+    size: Ints
+    nbytes: Ints
+    share: Ints
+    place: Ints
+    item: Ints
+    shift: Ints
+
+    @property
+    def placed(self) -> Bools:
+        """Edges in one piece on one tile: the host may use them in place."""
+        return (self.share >= 0) | (self.nbytes == 0)
+
+
+@dataclass
+class Pieces:
+    """P moves between tile shares and items: item, byte offset in the item, share, byte offset in
+    the share, bytes (all int64[P])."""
+
+    item: Ints
+    at: Ints
+    share: Ints
+    place: Ints
+    nbytes: Ints
+
+    @staticmethod
+    def none() -> Pieces:
+        """No piece."""
+        return Pieces(*(np.zeros(0, I8) for _ in range(5)))
+
+
+@dataclass
+class Traffic:
+    """Bytes a tile receives, sends, and copies within itself; int64[tiles]. ``fragments``: pieces
+    it sends or receives (the larger). ``between`` int64[ipus, ipus]: bytes from IPU to IPU, each
+    word once per receiving IPU."""
+
+    received: Ints
+    sent: Ints
+    local: Ints
+    fragments: Ints
+    between: Ints
+
+    @property
+    def bound(self) -> int:
+        """Bytes through the busiest tile port."""
+        if len(self.received) == 0:
+            return 0
+        return int(max(self.received.max(), self.sent.max()))
+
+
+@dataclass
+class ComputePlan:
+    """Exchange of one compute set: fields per group, items, the pieces that fill and drain them.
+
+    ``item_tile``, ``item_at`` (byte offset in the tile's receive block), ``item_bytes`` int64[U];
+    ``item_used`` bool[U]: some edge of it is not in one piece, so the host needs it even when it
+    reads in place. ``block`` int64[tiles]: bytes of receive block.
+    """
+
+    groups: list[list[FieldPlan]]
+    item_tile: Ints
+    item_at: Ints
+    item_bytes: Ints
+    item_used: Bools
+    block: Ints
+    fetch: Pieces
+    store: Pieces
+    before: Traffic
+    after: Traffic
+    reads: set[int] = field(default_factory=set[int])
+    writes: set[int] = field(default_factory=set[int])
+
+
+def mix(*columns: Ints, seed: int = 0) -> NDArray[np.uint64]:
+    """A 64-bit hash of integer columns, row by row."""
+    h = np.full(len(columns[0]), 0x243F6A8885A308D3 + seed * 0x13198A2E03707345, np.uint64)
+    for i, column in enumerate(columns):
+        h = (h ^ column.astype(np.uint64)) * np.uint64(_MIX[(i + seed) % 4])
+        h ^= h >> np.uint64(29)
+        h *= np.uint64(_MIX[(i + 1 + seed) % 4])
+        h ^= h >> np.uint64(32)
+    return h
+
+
+def tile_align(nbytes: Ints) -> Ints:
+    """Alignment in bytes of storage of ``nbytes``: the next power of two, from 8 to 64."""
+    out = np.full(len(nbytes), 8, I8)
+    for a in (16, 32, 64):
+        out[nbytes > a // 2] = a
+    return out
+
+
+def align_up(value: Ints, to: Ints | int) -> Ints:
+    """Next multiples."""
+    return -(-value // to) * to
+
+
+# ---------------------------------------------------------------------------- edges
+@dataclass
+class _Flat:
+    """Edges of all fields of a compute set that need items, with their records in CSR."""
+
+    tile: list[Ints] = field(default_factory=list[Ints])
+    eptr: list[Ints] = field(default_factory=list[Ints])
+    records: list[tuple[Ints, Ints, Ints, Ints]] = field(default_factory=list)
+    owner: list[tuple[FieldPlan, Ints]] = field(default_factory=list)
+
+
+def place_edges(places: Places, edges: Edges) -> tuple[Ints, Ints]:
+    """(share, byte offset in it) of every edge that is one piece of one share, else (-1, 0)."""
+    n = edges.num_edges
+    share, place = np.full(n, -1, I8), np.zeros(n, I8)
+    per = np.diff(edges.eptr)
+    simple = per == 1
+    if simple.all():
+        record = None
+        start, length, count = edges.start, edges.length, edges.count
+        edge = np.arange(n, dtype=I8)
+    else:
+        edge = np.flatnonzero(simple)
+        record = edges.eptr[:-1][edge]
+        start, length, count = edges.start[record], edges.length[record], edges.count[record]
+    bounds = places.atlas.bounds
+    iv = np.searchsorted(bounds, start, "right") - 1
+    one = (count == 1) & (bounds[iv + 1] >= start + length) & (places.share[iv] >= 0) & (length > 0)
+    hit = edge[one]
+    share[hit] = places.share[iv[one]]
+    place[hit] = ((places.atlas.loc[iv] + start - bounds[iv]) * places.width[iv])[one]
+    rest = np.flatnonzero(share < 0)
+    rest = rest[edges.sizes()[rest] > 0] if len(rest) else rest
+    if len(rest):
+        _place_by_pieces(places, edges, rest, share, place)
+    return share, place
+
+
+def _place_by_pieces(places: Places, edges: Edges, rest: Ints, share: Ints, place: Ints) -> None:
+    """Edges of several rows or intervals may still be contiguous in a tile's memory."""
+    edge, start, length = _rows(edges, rest)
+    keep = length > 0
+    if not keep.all():
+        edge, start, length = edge[keep], start[keep], length[keep]
+    run, iv, s, n = places.atlas.split(start, length)
+    e = edge if run is None else edge[run]
+    at = (places.atlas.loc[iv] + s - places.atlas.bounds[iv]) * places.width[iv]
+    sh = places.share[iv]
+    new = np.ones(len(e), np.bool_)
+    new[1:] = (e[1:] != e[:-1]) | (sh[1:] != sh[:-1]) | (at[1:] != at[:-1] + (n * places.width[iv])[:-1])
+    first = np.flatnonzero(new)
+    count = np.bincount(e[first], minlength=len(rest))
+    whole = np.flatnonzero(count == 1)
+    pos = np.full(len(rest), -1, I8)
+    pos[e[first]] = first
+    p = pos[whole]
+    good = sh[p] >= 0
+    share[rest[whole[good]]] = sh[p[good]]
+    place[rest[whole[good]]] = at[p[good]]
+
+
+def _rows(edges: Edges, index: Ints) -> tuple[Ints, Ints, Ints]:
+    """(position in index, start, length) of every row of the listed edges, in order."""
+    per = np.diff(edges.eptr)[index]
+    e, k = ragged(per)
+    r = edges.eptr[:-1][index][e] + k
+    count = edges.count[r]
+    if (count == 1).all():
+        return e, edges.start[r], edges.length[r]
+    w, q = ragged(count)
+    return e[w], edges.start[r][w] + q * edges.stride[r][w], edges.length[r][w]
+
+
+# ---------------------------------------------------------------------------- items
+def plan_compute_set(
+    places: Places, groups: list[tuple[NDArray[np.int32], list[tuple[str, int, Edges]]]], tiles_per_ipu: int
+) -> ComputePlan:
+    """Plan the exchange of a compute set: per group its tiles and its fields as
+    (mode, bytes of an element, edges)."""
+    ins, outs = _Flat(), _Flat()
+    planned: list[list[FieldPlan]] = []
+    for tiles, fields in groups:
+        planned.append([_plan_field(places, tiles, f, ins, outs) for f in fields])
+    read = _read_items(ins)
+    written = _write_items(outs, first=len(read.tile))
+    tile = np.concatenate([read.tile, written.tile])
+    content = np.concatenate([read.content, written.content + len(read.eptr) - 1])
+    fetch_c = _content_pieces(places, read.eptr, read.records)
+    store_c = _content_pieces(places, written.eptr, written.records)
+    content_bytes = np.concatenate([_content_bytes(fetch_c, len(read.eptr) - 1),
+                                    _content_bytes(store_c, len(written.eptr) - 1)])
+    nbytes = content_bytes[content] if len(content) else np.zeros(0, I8)
+    at, block = _layout(tile, nbytes, places.num_tiles)
+    used = np.zeros(len(tile), np.bool_)
+    for flat in (ins, outs):
+        for plan, index in flat.owner:
+            used[plan.item[index[plan.share[index] < 0]]] = True
+    store = _expand(store_c, written.content, first=len(read.tile))
+    inout = _inout_pieces(outs, written, store, len(read.tile))
+    fetch = _expand(fetch_c, read.content, first=0)
+    before = _read_traffic(places, read, fetch_c, tiles_per_ipu)
+    after = _write_traffic(places, tile, store, tiles_per_ipu)
+    if len(inout.item):
+        _add(before, _write_traffic(places, tile, inout, tiles_per_ipu, reverse=True))
+        fetch = Pieces(*(np.concatenate([getattr(fetch, k), getattr(inout, k)])
+                         for k in ("item", "at", "share", "place", "nbytes")))
+    return ComputePlan(planned, tile, at, nbytes, used, block, fetch, store, before, after)
+
+
+def _plan_field(
+    places: Places, tiles: NDArray[np.int32], fields: tuple[str, int, Edges], ins: _Flat, outs: _Flat
+) -> FieldPlan:
+    mode, width, edges = fields
+    share, place = place_edges(places, edges)
+    tile = tiles.astype(I8)
+    if edges.vptr is not None:
+        tile = np.repeat(tile, np.diff(edges.vptr))
+    size = edges.sizes()
+    n = len(size)
+    plan = FieldPlan(mode, tile, size, size * width, share, place, np.full(n, -1, I8), np.zeros(n, I8))
+    home = np.zeros(n, np.bool_)
+    ok = share >= 0
+    home[ok] = places.share_tile[share[ok]] == tile[ok]
+    away = np.flatnonzero(~home & (size > 0))
+    if len(away) == 0:
+        return plan
+    flat = ins if mode == "in" else outs
+    per = np.diff(edges.eptr)[away]
+    if len(away) == n:
+        records = (edges.start, edges.length, edges.count, edges.stride)
+    else:
+        e, k = ragged(per)
+        r = edges.eptr[:-1][away][e] + k
+        records = (edges.start[r], edges.length[r], edges.count[r], edges.stride[r])
+    flat.tile.append(tile[away])
+    flat.eptr.append(per)
+    flat.records.append(records)
+    flat.owner.append((plan, away))
+    return plan
+
+
+@dataclass
+class _Items:
+    """U items: tile and content; C contents with their records in CSR."""
+
+    tile: Ints
+    content: Ints
+    eptr: Ints
+    records: tuple[Ints, Ints, Ints, Ints]
+
+
+def _join_flat(flat: _Flat) -> tuple[Ints, Ints, tuple[Ints, Ints, Ints, Ints]]:
+    if not flat.tile:
+        none = np.zeros(0, I8)
+        return none, np.zeros(1, I8), (none, none, none, none)
+    records = tuple(np.concatenate(c) for c in zip(*flat.records, strict=True))
+    return np.concatenate(flat.tile), offsets_of(np.concatenate(flat.eptr)), records  # type: ignore[return-value]
+
+
+def _signatures(eptr: Ints, records: tuple[Ints, Ints, Ints, Ints]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Two independent 64-bit hashes of the records of every edge."""
+    per = np.diff(eptr)
+    start, length, count, stride = records
+    stride = np.where(count > 1, stride, 0)
+    if (per == 1).all():
+        return mix(start, length, count, stride), mix(start, length, count, stride, seed=1)
+    e, k = ragged(per)
+    out: list[NDArray[np.uint64]] = []
+    for seed in (0, 1):
+        h = mix(k, start, length, count, stride, seed=seed)
+        total = np.zeros(len(per), np.uint64)
+        np.add.at(total, e, h)
+        out.append(total)
+    return out[0], out[1]
+
+
+def _group_equal(*keys: NDArray[np.generic]) -> tuple[Ints, Ints]:
+    """(group of every row, first row of every group) of rows equal in all keys."""
+    n = len(keys[0])
+    if n == 0:
+        return np.zeros(0, I8), np.zeros(0, I8)
+    order = np.lexsort(keys)
+    new = np.zeros(n, np.bool_)
+    new[0] = True
+    for key in keys:
+        k = key[order]
+        new[1:] |= k[1:] != k[:-1]
+    group = np.empty(n, I8)
+    group[order] = np.cumsum(new) - 1
+    return group, order[new]
+
+
+def _read_items(flat: _Flat) -> _Items:
+    """Items of input edges: equal contents of a tile once, overlapping plain runs as their union."""
+    tile, eptr, records = _join_flat(flat)
+    s1, s2 = _signatures(eptr, records)
+    content, first = _group_equal(s2, s1)
+    per = np.diff(eptr)
+    start, length, count, _ = records
+    single = per == 1
+    rec = eptr[:-1]
+    plain = np.zeros(len(tile), np.bool_)
+    plain[single] = count[rec[single]] == 1
+    shift = np.zeros(len(tile), I8)  # elements
+    joined = _unions(tile, rec, start, length, plain, shift)
+    if joined is not None:
+        return _finish_unions(flat, tile, eptr, records, content, plain, shift, joined)
+    key = content * _TILE_SPAN + tile
+    item, at = _group_equal(key)
+    _store_items(flat, item, shift)
+    return _Items(tile[at], content[at], *_take(eptr, records, first))
+
+
+def _unions(tile: Ints, rec: Ints, start: Ints, length: Ints, plain: Bools, shift: Ints) -> tuple[Ints, Ints, Ints] | None:
+    """Plain runs of one tile that overlap without being equal: (edges, union start, union length)."""
+    index = np.flatnonzero(plain)
+    if len(index) < 2:
+        return None
+    s, n = start[rec[index]], length[rec[index]]
+    key = tile[index] * SPAN + s
+    order = np.lexsort((-n, key))
+    k, e = key[order], (key + n)[order]
+    reach = np.maximum.accumulate(e)
+    new = np.ones(len(k), np.bool_)
+    new[1:] = k[1:] >= reach[:-1]
+    same = np.ones(len(k), np.bool_)
+    same[1:] = ~new[1:] & (k[1:] == k[:-1]) & (e[1:] == e[:-1])
+    if not (~new & ~same).any():
+        return None
+    head = np.flatnonzero(new)
+    group = np.cumsum(new) - 1
+    ends = np.maximum.reduceat(e, head)
+    base = k[head]
+    shift[index[order]] = (k - base[group])
+    union_start = base % SPAN
+    out_start, out_len = np.empty(len(k), I8), np.empty(len(k), I8)
+    out_start[order], out_len[order] = union_start[group], (ends - base)[group]
+    return index, out_start, out_len
+
+
+def _finish_unions(
+    flat: _Flat,
+    tile: Ints,
+    eptr: Ints,
+    records: tuple[Ints, Ints, Ints, Ints],
+    content: Ints,
+    plain: Bools,
+    shift: Ints,
+    joined: tuple[Ints, Ints, Ints],
+) -> _Items:
+    """Plain edges take their union as content; the others keep theirs."""
+    index, start, length = joined
+    zero, one = np.zeros(len(start), I8), np.ones(len(start), I8)
+    group, first_plain = _group_equal(length, start)
+    other = np.flatnonzero(~plain)
+    sub, first_other = _group_equal(content[other])
+    new = np.empty(len(tile), I8)
+    new[index] = group
+    new[other] = sub + len(first_plain)
+    item, at = _group_equal(new * _TILE_SPAN + tile)
+    _store_items(flat, item, shift)
+    p1, r1 = offsets_of(one[first_plain]), (start[first_plain], length[first_plain], one[first_plain], zero[first_plain])
+    p2, r2 = _take(eptr, records, other[first_other])
+    pointers = np.concatenate([p1, p2[1:] + p1[-1]])
+    both = tuple(np.concatenate(c) for c in zip(r1, r2, strict=True))
+    return _Items(tile[at], new[at], pointers, both)  # type: ignore[arg-type]
+
+
+def _take(
+    eptr: Ints, records: tuple[Ints, Ints, Ints, Ints], index: Ints
+) -> tuple[Ints, tuple[Ints, Ints, Ints, Ints]]:
+    per = np.diff(eptr)[index]
+    e, k = ragged(per)
+    r = eptr[:-1][index][e] + k
+    return offsets_of(per), tuple(c[r] for c in records)  # type: ignore[return-value]
+
+
+def _store_items(flat: _Flat, item: Ints, shift: Ints, first: int = 0) -> None:
+    at = 0
+    for plan, index in flat.owner:
+        n = len(index)
+        plan.item[index] = item[at : at + n] + first
+        width = plan.nbytes[index] // np.maximum(plan.size[index], 1)
+        plan.shift[index] = shift[at : at + n] * width
+        at += n
+
+
+def _write_items(flat: _Flat, first: int) -> _Items:
+    """Every written edge has an item of its own."""
+    tile, eptr, records = _join_flat(flat)
+    n = len(tile)
+    _store_items(flat, np.arange(n, dtype=I8), np.zeros(n, I8), first)
+    return _Items(tile, np.arange(n, dtype=I8), eptr, records)
+
+
+# ---------------------------------------------------------------------------- pieces
+@dataclass
+class _ContentPieces:
+    """Pieces of contents, ascending by content: byte offset in it, share, place, bytes, address."""
+
+    content: Ints
+    at: Ints
+    share: Ints
+    place: Ints
+    nbytes: Ints
+    start: Ints
+    ptr: Ints
+
+
+def _content_pieces(places: Places, eptr: Ints, records: tuple[Ints, Ints, Ints, Ints]) -> _ContentPieces:
+    start, length, count, stride = records
+    owner = np.repeat(np.arange(len(eptr) - 1, dtype=I8), np.diff(eptr))
+    if len(count) and not (count == 1).all():
+        w, q = ragged(count)
+        owner, start, length = owner[w], start[w] + q * stride[w], length[w]
+    if len(length) and not length.all():
+        keep = length > 0
+        owner, start, length = owner[keep], start[keep], length[keep]
+    run, iv, s, n = places.atlas.split(start, length)
+    c = owner if run is None else owner[run]
+    width = places.width[iv]
+    nbytes = n * width
+    ptr = np.searchsorted(c, np.arange(len(eptr)), "left").astype(I8)
+    total = np.cumsum(nbytes) - nbytes
+    at = total - total[ptr[:-1]][c] if len(c) else total
+    place = (places.atlas.loc[iv] + s - places.atlas.bounds[iv]) * width
+    return _ContentPieces(c, at, places.share[iv], place, nbytes, s, ptr)
+
+
+def _content_bytes(pieces: _ContentPieces, contents: int) -> Ints:
+    return np.bincount(pieces.content, pieces.nbytes, contents).astype(I8)
+
+
+def _layout(tile: Ints, nbytes: Ints, num_tiles: int) -> tuple[Ints, Ints]:
+    """Items of a tile one after the other, aligned: (byte offset of each, block bytes per tile)."""
+    if len(tile) == 0:
+        return np.zeros(0, I8), np.zeros(num_tiles, I8)
+    align = tile_align(nbytes)
+    order = np.lexsort((-align, tile))  # widest alignment first: no gaps between
+    padded = align_up(nbytes, align)[order]
+    t = tile[order]
+    total = np.cumsum(padded) - padded
+    head = first_of_each(t)
+    base = np.repeat(total[head], np.diff(np.append(head, len(t))))
+    at = np.empty(len(tile), I8)
+    at[order] = total - base
+    block = np.zeros(num_tiles, I8)
+    block[t[head]] = np.add.reduceat(padded, head)
+    return at, block
+
+
+def _expand(pieces: _ContentPieces, content: Ints, first: int) -> Pieces:
+    """Pieces of items from the pieces of their contents."""
+    per = np.diff(pieces.ptr)[content] if len(content) else np.zeros(0, I8)
+    i, k = ragged(per)
+    p = pieces.ptr[:-1][content][i] + k if len(i) else i
+    return Pieces(i + first, pieces.at[p], pieces.share[p], pieces.place[p], pieces.nbytes[p])
+
+
+def _inout_pieces(flat: _Flat, written: _Items, store: Pieces, first: int) -> Pieces:
+    """What must be fetched before the compute set because a written edge is also read."""
+    both = np.zeros(len(written.tile), np.bool_)
+    at = 0
+    for plan, index in flat.owner:
+        both[at : at + len(index)] = plan.mode == "inout"
+        at += len(index)
+    if not both.any():
+        return Pieces.none()
+    keep = both[store.item - first]
+    return Pieces(store.item[keep], store.at[keep], store.share[keep], store.place[keep], store.nbytes[keep])
+
+
+# ---------------------------------------------------------------------------- bytes
+def _traffic(num_tiles: int, ipus: int) -> Traffic:
+    z = [np.zeros(num_tiles, I8) for _ in range(4)]
+    return Traffic(z[0], z[1], z[2], z[3], np.zeros((ipus, ipus), I8))
+
+
+def _add(a: Traffic, b: Traffic) -> None:
+    a.received = a.received + b.received
+    a.sent = a.sent + b.sent
+    a.local = a.local + b.local
+    a.fragments = a.fragments + b.fragments
+    a.between = a.between + b.between
+
+
+def _read_traffic(places: Places, items: _Items, pieces: _ContentPieces, tiles_per_ipu: int) -> Traffic:
+    """Each receiver takes its contents whole, less what is its own; senders send a word once."""
+    t = places.num_tiles
+    out = _traffic(t, -(-t // tiles_per_ipu))
+    if len(items.tile) == 0:
+        return out
+    src = np.where(pieces.share >= 0, places.share_tile[pieces.share], 0)
+    total = _content_bytes(pieces, len(items.eptr) - 1)
+    key = items.content * t + items.tile
+    order = sort_order(key)
+    ordered = key if order is None else key[order]
+    want = pieces.content * t + src
+    pos = np.minimum(np.searchsorted(ordered, want), len(ordered) - 1)
+    mine = ordered[pos] == want
+    out.local = np.bincount(src[mine], pieces.nbytes[mine], t).astype(I8)
+    count = np.diff(pieces.ptr)
+    out.received = np.bincount(items.tile, total[items.content], t).astype(I8) - out.local
+    fragments_in = np.bincount(items.tile, count[items.content], t).astype(I8)
+    receivers = np.bincount(items.content, minlength=len(count))[pieces.content] - mine
+    sent = receivers > 0
+    nbytes, fragments_out = _union_bytes(pieces, sent, src, t)
+    out.sent = nbytes
+    out.fragments = np.maximum(fragments_in, fragments_out)
+    if len(out.between) > 1:
+        _link_bytes(out, items, pieces, src, tiles_per_ipu)
+    return out
+
+
+def _union_bytes(pieces: _ContentPieces, keep: Bools, src: Ints, tiles: int) -> tuple[Ints, Ints]:
+    """Bytes and pieces per source tile, what several contents share counted once."""
+    if not keep.any():
+        return np.zeros(tiles, I8), np.zeros(tiles, I8)
+    n, t = pieces.nbytes[keep], src[keep]
+    start = pieces.share[keep] * SPAN + pieces.place[keep]
+    order = np.lexsort((-n, start))
+    s, n, t = start[order], n[order], t[order]
+    end = s + n
+    reach = np.maximum.accumulate(end)
+    before = np.append(s[:1], reach[:-1])
+    fresh = np.maximum(end - np.maximum(s, before), 0)
+    return (
+        np.bincount(t, fresh, tiles).astype(I8),
+        np.bincount(t, fresh > 0, tiles).astype(I8),
+    )
+
+
+def _link_bytes(out: Traffic, items: _Items, pieces: _ContentPieces, src: Ints, per_ipu: int) -> None:
+    """Words that leave an IPU, once per receiving IPU."""
+    ipus = len(out.between)
+    pair, _ = _group_first(items.content * ipus + items.tile // per_ipu)
+    content, ipu = pair // ipus, pair % ipus
+    count = np.diff(pieces.ptr)[content]
+    i, k = ragged(count)
+    p = pieces.ptr[:-1][content][i] + k
+    key = (src[p] // per_ipu) * ipus + ipu[i]
+    total = np.bincount(key, pieces.nbytes[p], ipus * ipus).astype(I8).reshape(ipus, ipus)
+    np.fill_diagonal(total, 0)
+    out.between = out.between + total
+
+
+def _group_first(key: Ints) -> tuple[Ints, Ints]:
+    ordered = np.sort(key)
+    first = first_of_each(ordered)
+    return ordered[first], first
+
+
+def _write_traffic(
+    places: Places, item_tile: Ints, pieces: Pieces, tiles_per_ipu: int, *, reverse: bool = False
+) -> Traffic:
+    """Written words go from the vertex's tile to their owner (``reverse``: the other way)."""
+    t = places.num_tiles
+    out = _traffic(t, -(-t // tiles_per_ipu))
+    if len(pieces.item) == 0:
+        return out
+    here = item_tile[pieces.item]
+    owner = np.where(pieces.share >= 0, places.share_tile[pieces.share], 0)
+    src, dst = (owner, here) if reverse else (here, owner)
+    _count_moves(out, src, dst, pieces.nbytes, tiles_per_ipu)
+    return out
+
+
+def _count_moves(out: Traffic, src: Ints, dst: Ints, nbytes: Ints, tiles_per_ipu: int) -> None:
+    """Add moves without multicast."""
+    t, ipus = len(out.received), len(out.between)
+    far = src != dst
+    out.local = np.bincount(src[~far], nbytes[~far], t).astype(I8)
+    s, d, n = src[far], dst[far], nbytes[far]
+    out.received = np.bincount(d, n, t).astype(I8)
+    out.sent = np.bincount(s, n, t).astype(I8)
+    out.fragments = np.maximum(np.bincount(d, minlength=t), np.bincount(s, minlength=t)).astype(I8)
+    if ipus > 1:
+        key = (s // tiles_per_ipu) * ipus + d // tiles_per_ipu
+        total = np.bincount(key, n, ipus * ipus).astype(I8).reshape(ipus, ipus)
+        np.fill_diagonal(total, 0)
+        out.between = out.between + total

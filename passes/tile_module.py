@@ -1,0 +1,76 @@
+"""What the tile passes work on: a graph, its programs, and the side tables the passes fill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from poplar_py.poplar.arrays import I8, Ints, first_of_each, sort_order
+from poplar_py.poplar.mapping import Atlas
+from poplar_py.poplar.program import Program
+from poplar_py.poplar.variable import Variable
+
+if TYPE_CHECKING:
+    from poplar_py.poplar.graph import Graph
+
+
+@dataclass
+class TileModule:
+    """A graph and its programs, in the order of their numbers; passes store their results here.
+
+    ``results`` holds one entry per pass name, e.g. ``results["plan-exchange"]``.
+    """
+
+    graph: Graph
+    programs: list[Program]
+    names: list[str] = field(default_factory=list[str])
+    results: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where elements live, before offsets are known: the atlas with widths and shares.
+
+    A *share* is what one tile holds of one variable. ``width`` int64[m] bytes of an element and
+    ``share`` int64[m] (-1: unmapped or a gap) go with the atlas's intervals; ``share_var``,
+    ``share_tile``, ``share_bytes`` describe the shares, ascending by (variable, tile).
+    """
+
+    atlas: Atlas
+    num_tiles: int
+    width: Ints
+    share: Ints
+    share_var: Ints
+    share_tile: Ints
+    share_bytes: Ints
+
+    @property
+    def share_ptr(self) -> Ints:
+        """First share of every variable, int64[variables + 1]."""
+        count = int(self.share_var.max()) + 2 if len(self.share_var) else 1
+        return np.searchsorted(self.share_var, np.arange(count)).astype(I8)
+
+
+def find_places(variables: list[Variable], atlas: Atlas, num_tiles: int) -> Places:
+    """Shares of all variables; O(intervals log intervals)."""
+    sizes = np.array([v.dtype.size for v in variables] or [0], I8)
+    var = atlas.var.astype(I8)
+    width = np.where(var >= 0, sizes[np.maximum(var, 0)], 0)
+    mapped = np.flatnonzero((var >= 0) & (atlas.tile >= 0))
+    length = np.diff(atlas.bounds)
+    key = var[mapped] * num_tiles + atlas.tile[mapped]
+    order = sort_order(key)
+    ordered = key if order is None else key[order]
+    first = first_of_each(ordered)
+    rank = np.zeros(len(ordered), I8)
+    rank[first] = 1
+    rank = np.cumsum(rank) - 1
+    share = np.full(len(var), -1, I8)
+    share[mapped if order is None else mapped[order]] = rank
+    at = mapped if order is None else mapped[order]
+    nbytes = np.add.reduceat(length[at] * width[at], first) if len(first) else np.zeros(0, I8)
+    return Places(
+        atlas, num_tiles, width, share, ordered[first] // num_tiles, ordered[first] % num_tiles, nbytes
+    )
