@@ -4,6 +4,7 @@ from poplar_py.poplar import errors, program
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.groups import ComputeSet, FieldRef, StateVectors, VertexGroup, VertexRef
+from poplar_py.poplar.layout import AlignedBlock, align_views
 from poplar_py.poplar.mapping import Atlas, Interval, Mapping, TensorMapping
 from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor, append, concat
@@ -11,6 +12,7 @@ from poplar_py.poplar.variable import Variable
 from poplar_py.target import Target
 
 __all__ = [
+    "AlignedBlock",
     "Atlas",
     "ComputeSet",
     "DataStream",
@@ -29,6 +31,7 @@ __all__ = [
     "Variable",
     "VertexGroup",
     "VertexRef",
+    "align_views",
     "append",
     "concat",
     "errors",

@@ -33,7 +33,7 @@ def offsets_of(counts: Ints) -> Ints:
 
 
 def ragged(counts: Ints) -> tuple[Ints, Ints]:
-    """``(owner, rank)`` of ``sum(counts)`` items: which group an item is in, and its place there."""
+    """``(owner, rank)`` of ``sum(counts)`` items: the group an item is in, and its place there."""
     owner = np.repeat(np.arange(len(counts), dtype=I8), counts)
     first = np.cumsum(counts) - counts
     return owner, np.arange(len(owner), dtype=I8) - first[owner]
@@ -56,7 +56,7 @@ def first_of_each(key: npt.NDArray[np.integer]) -> Ints:
 
 
 def unique_sorted(key: Ints) -> Ints:
-    """The distinct values, ascending (``np.unique`` hashes, which is far slower on large arrays)."""
+    """The distinct values, ascending (``np.unique`` hashes: far slower on large arrays)."""
     key = np.sort(key)
     return key[first_of_each(key)]
 

@@ -35,7 +35,13 @@ from poplar_py.poplar.groups import (
     check_state,
     check_tiles,
 )
-from poplar_py.poplar.mapping import Atlas, Mapping, TensorMapping, linear
+from poplar_py.poplar.layout import (
+    find_unbroadcast_tensor,
+    memory_order,
+    reorder_to_simplify,
+    sorted_contiguous_regions,
+)
+from poplar_py.poplar.mapping import Atlas, Interval, Mapping, TensorMapping, linear
 from poplar_py.poplar.program import Program
 from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor, fail, variable_ids
@@ -53,8 +59,8 @@ MappingSpec = str | int | Mapping | TensorMapping | Sequence[Sequence[tuple[int,
 class Graph:
     """A program's data and work on a target's tiles.
 
-    ``target`` may be a Target or a Device. ``location`` sets the place new objects are recorded with
-    (compilers); without it the user's line is taken.
+    ``target`` may be a Target or a Device. ``location`` sets the place new objects are recorded
+    with (compilers); without it the user's line is taken.
     """
 
     def __init__(self, target: Any, replication_factor: int = 1) -> None:
@@ -111,8 +117,8 @@ class Graph:
     ) -> Tensor:
         """A new variable, as a row-major tensor.
 
-        ``mapping``: None (map it later), "linear", a tile, a Mapping with bounds from 0, or Poplar's
-        list of intervals per tile. Raises TensorCreationError, InvalidTileMapping.
+        ``mapping``: None (map it later), "linear", a tile, a Mapping with bounds from 0, or
+        Poplar's list of intervals per tile. Raises TensorCreationError, InvalidTileMapping.
         """
         dims = tuple([int(n) for n in shape])
         size = prod(dims)
@@ -208,8 +214,28 @@ class Graph:
         dtype: DType | None = None,
         method: str = "preserve_order_unless_aliases",
     ) -> Tensor:
-        """A new tensor of the same shape, memory order and tile mapping (see clone.clone_tensor)."""
+        """A new tensor of the same shape, memory order and tile mapping (clone.clone_tensor)."""
         return clone_tensor(self, tensor, name, dtype, method)
+
+    def memory_order(self, tensor: Tensor) -> Tensor:
+        """The tensor's distinct elements as a vector in ascending address order."""
+        return memory_order(tensor)
+
+    def reorder_to_simplify(
+        self, reference: Tensor, others: Sequence[Tensor]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """All tensors flattened and reordered alike, ``reference`` in memory order."""
+        return reorder_to_simplify(reference, others)
+
+    def get_sorted_contiguous_regions(
+        self, tensor: Tensor, regions: Sequence[tuple[int, int]], remove_aliased: bool = False
+    ) -> list[list[Interval]]:
+        """Intervals of the flattened tensor sorted by address, grouped where contiguous."""
+        return sorted_contiguous_regions(tensor, regions, remove_aliased)
+
+    def find_unbroadcast_tensor(self, tensor: Tensor) -> Tensor:
+        """The tensor without its regular repeats."""
+        return find_unbroadcast_tensor(tensor)
 
     # ------------------------------------------------------------------ mapping
     def set_tile_mapping(
@@ -219,8 +245,8 @@ class Graph:
     ) -> None:
         """Place a vertex, or the elements of a tensor; the last call wins.
 
-        ``mapping``: a tile; for tensors also a Mapping (bounds from 0), a TensorMapping, or Poplar's
-        list of (begin, end) intervals per tile, all over the flattened tensor.
+        ``mapping``: a tile; for tensors also a Mapping (bounds from 0), a TensorMapping, or
+        Poplar's list of (begin, end) intervals per tile, all over the flattened tensor.
         """
         if isinstance(what, Tensor):
             if isinstance(mapping, (int, np.integer)):
@@ -298,7 +324,7 @@ class Graph:
         """
         start, length = tensor.view.runs()
         atlas = self.atlas() if len(self.variables) < 8 else self._atlas_of(tensor.view)
-        _, interval, s, n = atlas.split(start, length)
+        _, interval, _, n = atlas.split(start, length)
         tile = atlas.tile[interval]
         end = np.cumsum(n)
         begin = end - n
@@ -395,8 +421,8 @@ class Graph:
         """Many vertices of one codelet at once.
 
         ``tiles`` int32[n]; ``edges`` per edge field; ``state`` per state field (a scalar, an array
-        [n], for vectors [k], [n, k] or (ptr, values)). ``order`` int64[n] or [n, k]: host order, see
-        VertexGroup. Raises the errors of poplar.errors at the caller's line.
+        [n], for vectors [k], [n, k] or (ptr, values)). ``order`` int64[n] or [n, k]: host order,
+        see VertexGroup. Raises the errors of poplar.errors at the caller's line.
         """
         code = self.get_codelet(codelet) if isinstance(codelet, str) else codelet
         t = check_tiles(tiles, self.num_tiles)

@@ -73,9 +73,9 @@ State = npt.NDArray[Any] | StateVectors
 class VertexGroup:
     """``n`` vertices of one codelet in one compute set.
 
-    ``tiles`` int32[n] (-1: not mapped yet), ``edges`` by field, ``state`` by field: an array [n] for
-    scalars, StateVectors for vectors; fields never set are absent and hold zeros. ``order``: host
-    sort key int64[n] or [n, k], or None. ``seq`` int64[n]: order of addition within the compute set.
+    ``tiles`` int32[n] (-1: not mapped yet), ``edges`` by field, ``state`` by field: an array [n]
+    for scalars, StateVectors for vectors; fields never set are absent and hold zeros. ``order``: host
+    sort key int64[n] or [n, k], or None. ``seq`` int64[n]: order of addition in the compute set.
     ``perf`` int64[n] cycles given by the user, -1 where the codelet's own figure holds, or None.
     """
 

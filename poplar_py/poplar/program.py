@@ -160,7 +160,7 @@ def _copy_kind(src: Endpoint, dst: Endpoint) -> str:
         return "from_remote"
     if isinstance(src, Tensor) and isinstance(dst, RemoteBuffer):
         return "to_remote"
-    fail(TensorTypeError, f"copy from {src!r} to {dst!r}", "one side at least is a tensor")
+    return fail(TensorTypeError, f"copy from {src!r} to {dst!r}", "one side at least is a tensor")
 
 
 def _check_copy(copy: Copy) -> None:
@@ -421,7 +421,7 @@ class PrintTensorFmt:
 
 
 class PrintTensor(Program):
-    """Print a tensor on the host while the program runs: ``PrintTensor([title,] tensor[, fmt])``."""
+    """Print a tensor on the host when reached: ``PrintTensor([title,] tensor[, fmt])``."""
 
     __slots__ = ("fmt", "tensor", "title")
 
@@ -543,7 +543,7 @@ class Block(Program):
 
 
 class CycleCount(Program):
-    """Store the tile cycles the body took, or (no body) a time stamp: two uint32, low word first."""
+    """Store the tile cycles of the body, or (no body) a time stamp: two uint32, low word first."""
 
     __slots__ = ("body", "tensor", "tile")
 

@@ -32,8 +32,8 @@ def fail(kind: type[GraphError], message: str, remedy: str = "") -> NoReturn:
 class Tensor:
     """Elements of variables under a shape. Immutable; cheap to make and to pass around.
 
-    ``dtype`` is the element type, ``shape`` a tuple of ints, ``view`` the stored form (libraries use
-    ``runs()`` and ``Edges``, never the view).
+    ``dtype`` is the element type, ``shape`` a tuple of ints, ``view`` the stored form (libraries
+    use ``runs()`` and ``Edges``, never the view).
     """
 
     __slots__ = ("dtype", "graph", "view")
@@ -384,7 +384,7 @@ class Tensor:
         view = self.view
         if isinstance(view, Affine):
             digits = view.digits()
-            return not digits or (len(digits) == 1 and digits[0][1] == 1)
+            return 0 in view.shape or not digits or (len(digits) == 1 and digits[0][1] == 1)
         return len(coalesce(*view.runs())[0]) <= 1
 
     def contains_aliases(self) -> bool:
@@ -429,7 +429,7 @@ class Tensor:
         return bool(((last >= 0) & (reach[np.maximum(last, 0)] > s2)).any())
 
     def addresses(self) -> Ints:
-        """One global element address per element: int64 of this shape. For tests and small tensors."""
+        """One global element address per element: int64 of this shape. For small tensors."""
         start, length = self.view.runs()
         run = np.repeat(np.arange(len(start)), length)
         first = np.cumsum(length) - length

@@ -1,7 +1,7 @@
 """Tensor views: three immutable forms with one interface, over one global element space.
 
-``Affine``  offset and nested digits: a logical dim is a tuple of ``(size, stride)`` digits, outer to
-            inner, so that a reshape only regroups digits and stays a view after any dim shuffle
+``Affine``  offset and nested digits: a logical dim is a tuple of ``(size, stride)`` digits, outer
+            to inner, so that a reshape only regroups digits and stays a view after any dim shuffle
 ``Cat``     parts joined along one axis, each part any view
 ``Runs``    a list of ``(start, length)`` in row-major order: the fall-back
 
@@ -94,7 +94,7 @@ class View:
 
 def _cut_dim(dim: Dim, begin: int, end: int) -> list[tuple[int, Dim]]:
     """A range of one nested dim as (offset, digits) pieces in order; ``begin < end``."""
-    size, stride = dim[0]
+    stride = dim[0][1]
     if len(dim) == 1:
         return [(begin * stride, ((end - begin, stride),))]
     rest = dim[1:]
@@ -337,7 +337,7 @@ class Cat(View):
         if p == before and k < len(shape) and self.size:
             inner = prod(shape[k + 1 :])
             sizes = [x.size // before for x in self.parts]
-            if all([s % inner == 0 for s in sizes]):
+            if all(s % inner == 0 for s in sizes):
                 parts = [
                     x.reshape((*shape[:k], s // inner, *shape[k + 1 :]))
                     for x, s in zip(self.parts, sizes, strict=True)
@@ -447,7 +447,7 @@ def concat_views(views: Sequence[View], axis: int) -> View:
     if len(views) == 1:
         return views[0]
     joined = Cat(axis, views)
-    if all([isinstance(p, Runs) for p in joined.parts]):
+    if all(isinstance(p, Runs) for p in joined.parts):
         return joined.as_runs()
     parts = _fuse(joined.parts, axis)
     return parts[0] if len(parts) == 1 else Cat(axis, parts)

@@ -1,4 +1,4 @@
-"""Systems: how many IPUs, how they are linked, and what lies beside them (hosts, gateways, DRAM)."""
+"""Systems: how many IPUs, how they are linked, what lies beside them (hosts, gateways, DRAM)."""
 
 from __future__ import annotations
 
