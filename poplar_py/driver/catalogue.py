@@ -1,4 +1,4 @@
-"""What ops, passes and codelets there are, as data: for `poplar-py ops|passes` and the documents."""
+"""What ops, passes and codelets there are, as data: for `poplar-py ops|passes` and the docs."""
 
 from __future__ import annotations
 

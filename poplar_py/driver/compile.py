@@ -1,0 +1,114 @@
+"""From a module to an executable: chooses how many IPUs, runs the passes, builds the image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from poplar_py import ir
+from poplar_py.diagnostics import OptionError, OutOfTileMemory
+from poplar_py.driver.options import CompileOptions
+from poplar_py.passes import Pass, PassContext, PassManager, parse_pipeline
+from poplar_py.passes.place import MEMORY_SHARE
+from poplar_py.target import Target
+
+__all__ = ["lower_module", "pass_context", "run_passes"]
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def pass_context(
+    options: CompileOptions, target: Target, dims: Mapping[str, int], shapes: Shapes
+) -> PassContext:
+    """The context of one run of the passes for a target."""
+    dumps = options.dumps
+    return PassContext(
+        dims=dims,
+        shapes=shapes,
+        target=target,
+        placement=options.placement,
+        replicas=options.replicas,
+        options=options,
+        before=dumps.before,
+        after=dumps.after,
+        after_all=dumps.after_all,
+        diff=dumps.diff,
+        dump_dir=dumps.dump_dir,
+        inline_resources=dumps.inline_resources,
+        time_passes=dumps.time_passes,
+        stop_after=dumps.stop_after,
+        progress=options.progress,
+    )
+
+
+def run_passes(
+    module: Any,
+    passes: list[Pass],
+    options: CompileOptions,
+    target: Target,
+    dims: Mapping[str, int] | None = None,
+    shapes: Shapes | None = None,
+) -> tuple[Any, PassContext]:
+    """Runs passes on a module of either level; returns what they leave, and their context."""
+    context = pass_context(options, target, dims or {}, shapes or {})
+    return PassManager(context).run(module, passes), context
+
+
+def lower_module(
+    module: ir.Module,
+    options: CompileOptions,
+    dims: Mapping[str, int] | None = None,
+    shapes: Shapes | None = None,
+) -> tuple[Any, PassContext]:
+    """Runs the whole pipeline on copies of `module`, for more and more IPUs until it fits.
+
+    Returns the tile-level module (or what `stop_after` leaves) and the context. Raises
+    OutOfTileMemory of the last attempt when even all IPUs of the machine do not hold the model.
+    """
+    passes = parse_pipeline(options.pipeline)
+    failure: OutOfTileMemory | None = None
+    for target in candidate_targets(module, options):
+        try:
+            return run_passes(ir.clone_module(module), passes, options, target, dims, shapes)
+        except OutOfTileMemory as error:
+            failure = error
+    assert failure is not None
+    raise failure
+
+
+def candidate_targets(module: ir.Module, options: CompileOptions) -> Iterator[Target]:
+    """The targets to try: one for placement one and spread, from fewest to all for auto.
+
+    `on ipu N` blocks need N + 1 IPUs at least; auto starts where the weights may fit.
+    """
+    machine = options.replica_machine()
+    needed = 1 + max((op.ipu for op in module.walk() if op.ipu is not None), default=0)
+    if needed > machine.num_ipus:
+        raise OptionError(
+            f"the model places ops on {needed} IPUs, {options.system} gives each replica "
+            f"{machine.num_ipus}",
+            remedy="use fewer replicas or a larger --system",
+        )
+    if options.placement == "spread":
+        yield machine
+        return
+    if options.placement == "one":
+        if needed > 1:
+            raise OptionError(
+                f"--placement one, but the model places ops on {needed} IPUs",
+                remedy="leave --placement out",
+            )
+        yield replace(machine, num_ipus=1)
+        return
+    first = max(needed, min(machine.num_ipus, ipus_for_weights(module, machine)))
+    for count in range(first, machine.num_ipus + 1):
+        yield replace(machine, num_ipus=count)
+
+
+def ipus_for_weights(module: ir.Module, machine: Target) -> int:
+    """A lower bound on the IPUs that can hold the constants."""
+    constants = [op for op in module.walk() if op.opname == "core.constant"]
+    nbytes = sum(op.result.type.nbytes for op in constants)
+    one = machine.bytes_per_tile * machine.tiles_per_ipu * MEMORY_SHARE
+    return 1 + int(nbytes // one)
