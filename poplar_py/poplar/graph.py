@@ -28,9 +28,7 @@ from poplar_py.poplar.errors import (
 )
 from poplar_py.poplar.groups import (
     ComputeSet,
-    FieldRef,
     VertexGroup,
-    VertexRef,
     check_edges,
     check_state,
     check_tiles,
@@ -42,6 +40,7 @@ from poplar_py.poplar.layout import (
     sorted_contiguous_regions,
 )
 from poplar_py.poplar.mapping import Atlas, Interval, Mapping, TensorMapping, linear
+from poplar_py.poplar.pending import FieldRef, VertexRef
 from poplar_py.poplar.program import Program
 from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor, fail, variable_ids
@@ -76,6 +75,7 @@ class Graph:
         self.host_writes: dict[str, Tensor] = {}
         self.host_reads: dict[str, Tensor] = {}
         self.codelets = CodeletLibrary()
+        self._tiles = found.num_tiles
         self._bases: list[int] = []
         self._base_array: Ints | None = None
         self._top = 0
@@ -103,7 +103,7 @@ class Graph:
     @property
     def num_tiles(self) -> int:
         """Tiles this graph (or virtual graph) may use."""
-        return self.target.num_tiles
+        return self._tiles
 
     # ------------------------------------------------------------------ variables
     def add_variable(
@@ -248,15 +248,16 @@ class Graph:
         ``mapping``: a tile; for tensors also a Mapping (bounds from 0), a TensorMapping, or
         Poplar's list of (begin, end) intervals per tile, all over the flattened tensor.
         """
+        if type(what) is VertexRef:
+            if type(mapping) is not int or not 0 <= mapping < self._tiles:
+                mapping = self._one_tile(mapping)
+            what.group.set_tile(what.index, mapping)
+            return
         if isinstance(what, Tensor):
             if isinstance(mapping, (int, np.integer)):
                 self._map_whole(what, int(mapping))
             else:
                 self._map_parts(what, mapping)
-            return
-        if isinstance(what, VertexRef):
-            tile = self._one_tile(mapping)
-            what.group.set_tile(what.index, tile)
             return
         tiles = check_tiles(np.broadcast_to(np.asarray(mapping), (what.n,)), self.num_tiles)
         what.tiles = self._physical(tiles).astype(np.int32)
@@ -443,7 +444,7 @@ class Graph:
         )
         if perf is not None:
             group.perf = np.ascontiguousarray(np.broadcast_to(as_ints(perf), (n,)))
-        compute_set.append(group)
+        compute_set.ready.append(group)
         return group
 
     def add_vertex(
@@ -453,17 +454,26 @@ class Graph:
         edges: MappingType[str, Tensor | Sequence[Tensor]] | None = None,
     ) -> VertexRef:
         """One vertex. ``edges``: field to tensor, or to a list of vectors for rank-2 fields."""
-        group = compute_set._pending.get(name)  # pyright: ignore[reportPrivateUsage]
+        group = compute_set.aliases.get(name)
         if group is None:
-            code = self.get_codelet(name) if isinstance(name, str) else name
-            group = compute_set.pending(code)
+            group = compute_set.growing(name, self.get_codelet(name))
         v = group.add()
         if edges:
+            fields = group.fields
             for field, value in edges.items():
-                if type(value) is Tensor:
-                    group.connect(v, field, value)
-                else:
+                if type(value) is not Tensor:
                     self.connect(FieldRef(group, v, field), value)
+                    continue
+                view, known = value.view, fields.get(field)
+                if type(view) is Affine and known is not None and known.rank == 1:
+                    dims = view.dims
+                    if len(dims) == 1 and len(dims[0]) == 1 and value.dtype is known.dtype:
+                        size, stride = dims[0][0]
+                        if stride == 1 and len(known.start) == v:
+                            known.start.append(view.offset)
+                            known.length.append(size)
+                            continue
+                group.connect(v, field, value)
         return VertexRef(group, v)
 
     def connect(self, field: FieldRef, value: Any) -> None:

@@ -26,8 +26,8 @@ class AlignedBlock:
     """Some elements of several tensors of one logical shape, in the memory order of the first.
 
     Element ``i0, i1, ...`` with ``0 <= ik < dims[k]`` of tensor t is at address
-    ``offsets[t] + sum(ik * strides[t][k])``. ``strides[0]`` descends and is positive, so walking the
-    dims row-major walks the first tensor's memory upwards; ``strides[0][-1]`` is 1 where it has
+    ``offsets[t] + sum(ik * strides[t][k])``. ``strides[0]`` descends and is positive, so walking
+    the dims row-major walks the first tensor's memory upwards; ``strides[0][-1]`` is 1 where it has
     runs at all. A stride of 0 is a broadcast: the tensor's element is the same all along that dim.
     """
 
@@ -65,13 +65,13 @@ def align_views(out: Tensor, others: Sequence[Tensor]) -> list[AlignedBlock] | N
     another order. Each block covers some elements of ``out``; blocks do not overlap and together
     cover it. Tensors joined along an axis give one block per stretch between two joints.
 
-    Result None when a common list of digits does not exist: a tensor is stored as a run list, ``out``
-    holds an element twice, the sizes of nested digits do not divide, or there are more than
+    Result None when a common list of digits does not exist: a tensor is stored as a run list,
+    ``out`` holds an element twice, the sizes of nested digits do not divide, or there are more than
     MAX_BLOCKS blocks. Then only runs are left: ``Tensor.runs()``, ``Edges.flat``.
 
     Example: out [N, C, H, W] over memory [N][C/16][H][W][16] and a bias [C] broadcast to it give
-    dims (N, C/16, H*W, 16), strides of out (.., .., 16, 1) and of the bias (0, 16, 0, 1): for each of
-    the N * C/16 outer indices a [rows = H*W, cols = 16] block with the bias in mode "row".
+    dims (N, C/16, H*W, 16), strides of out (.., .., 16, 1) and of the bias (0, 16, 0, 1): for each
+    of the N * C/16 outer indices a [rows = H*W, cols = 16] block with the bias in mode "row".
     """
     sources = (out, *others)
     blocks: list[tuple[View, ...]] = []
