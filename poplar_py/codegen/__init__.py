@@ -1,1 +1,1 @@
-"""poplar_py: codegen."""
+"""Code generation: codelet IR and programs to LLVM IR, and LLVM IR to machine code."""

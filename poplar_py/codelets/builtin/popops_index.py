@@ -2,7 +2,7 @@
 
 NAMESPACE = "popops"
 
-T = TypeVar("T", f16, f32, f64, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool_)
+T = TypeVar("T", f16, f32, f64, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool)
 N = TypeVar("N", f16, f32, f64, bf16, i8, i16, i32, i64, u8, u16, u32, u64)
 KIND = IntParam("KIND")
 

@@ -101,8 +101,8 @@ class ReduceCols(Vertex, Generic[T, ACC, OUT, KIND]):
 class ReduceBool(Vertex, Generic[KIND]):
     """As ReduceCols for bools: KIND 4 and, 5 or."""
 
-    out: Output[Vector[bool_]]
-    x: Input[Vector[bool_, ONE_PTR]]
+    out: Output[Vector[bool]]
+    x: Input[Vector[bool, ONE_PTR]]
     n: i32
     cols: i32
 

@@ -1,0 +1,171 @@
+"""LLVM text to machine code: ORC, with an object cache on disk.
+
+Objects are cached by the hash of their text, LLVM's version, the CPU and its features, in
+`$POPLAR_PY_CACHE_DIR` (default: `poplar_py` in the user's cache folder). A damaged or unreadable
+cache entry counts as missing; a folder that cannot be written is not an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from poplar_py.diagnostics import InternalError, OptionError
+
+__all__ = ["Jit", "cache_folder"]
+
+_MAGIC = b"poplar_py object 1\n"
+_FORMAT = 1
+
+
+def cache_folder() -> Path:
+    """Where objects are kept."""
+    chosen = os.environ.get("POPLAR_PY_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "poplar_py"
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    for library in ("libm.so.6", "libm.so"):
+        try:
+            llvm.load_library_permanently(library)
+        except RuntimeError:
+            continue
+        return
+
+
+class Jit:
+    """Compiles kernels for one CPU and keeps them for its lifetime.
+
+    cpu: "native", or an LLVM CPU name such as "x86-64-v2" (with that name's features only).
+    """
+
+    def __init__(self, cpu: str = "native", cache_dir: str | Path | None = None) -> None:
+        _initialize()
+        self.cpu, self.features = _cpu(cpu)
+        self.folder = Path(cache_dir) if cache_dir is not None else cache_folder()
+        self.machine = self._target_machine()
+        self._jit = llvm.create_lljit_compiler(self.machine)
+        self._keep: list[Any] = []
+        self._addresses: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self.compiled = 0
+        self.cached = 0
+
+    def _target_machine(self) -> Any:
+        target = llvm.Target.from_triple(llvm.get_process_triple())
+        try:
+            return target.create_target_machine(
+                cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="small"
+            )
+        except RuntimeError as error:
+            raise OptionError(f"the CPU {self.cpu!r} cannot be compiled for: {error}") from None
+
+    def load(self, kernels: dict[str, str]) -> dict[str, int]:
+        """Addresses of kernels given as {symbol: LLVM text}. Compiles what no cache has."""
+        with self._lock:
+            for symbol, text in kernels.items():
+                if symbol not in self._addresses:
+                    self._addresses[symbol] = self._link(symbol, self._object(symbol, text))
+            return {symbol: self._addresses[symbol] for symbol in kernels}
+
+    def _link(self, symbol: str, data: bytes) -> int:
+        builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
+        tracker = builder.export_symbol(symbol).link(self._jit, symbol)
+        self._keep.append(tracker)
+        return tracker[symbol]
+
+    # -- objects
+
+    def key(self, text: str) -> str:
+        """The cache key of a module text on this CPU."""
+        version = ".".join(str(v) for v in llvm.llvm_version_info)
+        head = f"{_FORMAT}|{version}|{llvm.get_process_triple()}|{self.cpu}|{self.features}|"
+        return hashlib.sha256((head + text).encode()).hexdigest()
+
+    def _object(self, symbol: str, text: str) -> bytes:
+        path = self.folder / "objects" / f"{self.key(text)}.o"
+        data = _read(path)
+        if data is not None:
+            self.cached += 1
+            return data
+        data = self.compile(text)
+        self.compiled += 1
+        _write(path, data)
+        return data
+
+    def compile(self, text: str) -> bytes:
+        """Object code of a module text. Raises InternalError when LLVM refuses the text."""
+        return bytes(self.machine.emit_object(self.optimised(text)))
+
+    def assembly(self, text: str) -> str:
+        """Assembly of a module text, for people."""
+        return self.machine.emit_assembly(self.optimised(text))
+
+    def optimised(self, text: str) -> Any:
+        """The parsed module after the passes its first line asks for."""
+        try:
+            module = llvm.parse_assembly(text)
+            module.triple = llvm.get_process_triple()
+            module.data_layout = str(self.machine.target_data)
+            module.verify()
+        except RuntimeError as error:
+            raise InternalError(f"generated code is not valid: {error}") from None
+        if text.startswith("; passes: loops"):
+            self._loop_passes(module)
+        return module
+
+    def _loop_passes(self, module: Any) -> None:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = True
+        options.loop_unrolling = False
+        builder = llvm.create_pass_builder(self.machine, options)
+        builder.getModulePassManager().run(module, builder)
+
+
+def _cpu(name: str) -> tuple[str, str]:
+    if name != "native":
+        return name, ""
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def _read(path: Path) -> bytes | None:
+    """A cached object, checked by its own hash; None when missing or damaged."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    head = len(_MAGIC) + 32
+    if len(data) < head or not data.startswith(_MAGIC):
+        return None
+    body = data[head:]
+    if hashlib.sha256(body).digest() != data[len(_MAGIC) : head]:
+        return None
+    return body
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write whole or not at all; failures only cost time later."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as f:
+                f.write(_MAGIC + hashlib.sha256(data).digest() + data)
+            os.replace(name, path)
+        except OSError:
+            os.unlink(name)
+    except OSError:
+        return
