@@ -8,9 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poplin.blockconv import block_conv, block_conv_applies
 from poplar_py.poplin.epilogue import Epilogue
 from poplar_py.poplin.generic import generic_conv
-from poplar_py.poplin.operands import as_bias, as_tensor, finish, operand_dtype, result_dtype
+from poplar_py.poplin.operands import (
+    as_tensor,
+    check_bias,
+    finish,
+    operand_dtype,
+    result_dtype,
+    split_epilogue,
+)
 from poplar_py.poplin.params import ConvParams
 from poplar_py.poplin.place import TileRange, tile_range
 
@@ -49,7 +57,14 @@ def convolution(
     extra = (1,) * (3 - params.rank)
     x3 = x.reshape((*x.shape[:2], *extra, *x.shape[2:]))
     w3 = w.reshape((*w.shape[:2], *extra, *w.shape[2:]))
-    tensor_bias = as_bias(graph, bias, shape[1], dtype, f"{name}/bias")
+    checked = check_bias(bias, shape[1], dtype)
+    if 0 not in shape and 0 not in x.shape and block_conv_applies(x, w, dtype, deep):
+        form, residual, rest = split_epilogue(epilogue, shape, dtype)
+        if residual is not None:
+            residual = residual.reshape((*shape[:2], *extra, *shape[2:]))
+        out = block_conv(graph, x3, w3, checked, deep, prog, name, where, form, residual)
+        return finish(graph, out.reshape(shape), rest, prog, name)
+    tensor_bias = None if checked is None else as_tensor(graph, checked, f"{name}/bias")
     weights = as_tensor(graph, w3, f"{name}/weights")
     out = generic_conv(graph, x3, weights, tensor_bias, deep, dtype, prog, name, where)
     return finish(graph, out.reshape(shape), epilogue, prog, name)

@@ -10,7 +10,7 @@ import numpy as np
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplin.epilogue import Epilogue
 from poplar_py.poplin.generic import generic_mat_mul
-from poplar_py.poplin.operands import as_bias, as_tensor, finish, operand_dtype, result_dtype
+from poplar_py.poplin.operands import as_tensor, check_bias, finish, operand_dtype, result_dtype
 from poplar_py.poplin.place import TileRange, tile_range
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def mat_mul(
     count = prod(batch)
     x = _batched(as_tensor(graph, a, f"{name}/a"), batch)
     y = _batched(as_tensor(graph, b, f"{name}/b"), batch)
-    tensor_bias = as_bias(graph, bias, n, dtype, f"{name}/bias")
+    checked = check_bias(bias, n, dtype)
+    tensor_bias = None if checked is None else as_tensor(graph, checked, f"{name}/bias")
     out = generic_mat_mul(graph, x, y, tensor_bias, dtype, prog, name, where)
     assert out.shape == (count, m, n)
     return finish(graph, out.reshape((*batch, m, n)), epilogue, prog, name)

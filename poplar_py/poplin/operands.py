@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import ShapeError, TypeMismatch
-from poplar_py.poplin.epilogue import Epilogue
+from poplar_py.poplin.epilogue import Epilogue, Inline, inline_form
 from poplar_py.types import DType, dtype_of, i32, i64, u32, u64
 
 if TYPE_CHECKING:
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
     Operand = Tensor | npt.NDArray[Any]
 
-__all__ = ["as_bias", "as_tensor", "finish", "operand_dtype", "result_dtype"]
+__all__ = [
+    "as_tensor",
+    "check_bias",
+    "finish",
+    "operand_dtype",
+    "result_dtype",
+    "split_epilogue",
+]
 
 
 def operand_dtype(operand: Operand) -> DType:
@@ -53,19 +60,34 @@ def result_dtype(a: DType, b: DType, wanted: DType | None) -> DType:
     return u32 if u32 in (a, b) and "i" not in (a.kind, b.kind) else i32
 
 
-def as_bias(
-    graph: Graph, bias: Operand | None, size: int, dtype: DType, name: str
-) -> Tensor | None:
-    """The bias as a tensor [size] of the result's type."""
+def check_bias(bias: Operand | None, size: int, dtype: DType) -> Operand | None:
+    """The bias [size] in the result's type (arrays are converted)."""
     if bias is None:
         return None
     if tuple(bias.shape) != (size,):
         raise ShapeError(f"a bias of shape {tuple(bias.shape)} for {size} outputs")
     if isinstance(bias, np.ndarray):
-        return as_tensor(graph, bias.astype(dtype.numpy), name)
+        return bias.astype(dtype.numpy)
     if bias.dtype is not dtype:
         raise TypeMismatch(f"the bias is {bias.dtype}, the result {dtype}", remedy="cast the bias")
     return bias
+
+
+def split_epilogue(
+    epilogue: Epilogue | None, shape: tuple[int, ...], dtype: DType
+) -> tuple[Inline, Tensor | None, Epilogue | None]:
+    """(form inside the kernels, its residual, what is left for a step of its own)."""
+    if epilogue is None:
+        return Inline(), None, None
+    form = inline_form(epilogue.expr)
+    if form is None or len(epilogue.tensors) > 1 or form.residual > len(epilogue.tensors):
+        return Inline(), None, epilogue
+    if not form.residual:
+        return form, None, None
+    residual = epilogue.tensors[form.residual - 1]
+    if tuple(residual.shape) != tuple(shape) or residual.dtype is not dtype:
+        return Inline(), None, epilogue
+    return form, residual, None
 
 
 def finish(

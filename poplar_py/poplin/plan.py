@@ -33,6 +33,7 @@ class Problem:
 
     `rows` counts batch x outer spatial dims; `in_blocks` is what one output block sums over;
     `chans` channels an input block (1 for planar rows); `depthwise` blocks do not mix channels.
+    `unit` is the row length pieces must divide, `nb_limit` what NB must divide (0: out_blocks).
     `read_piece` is the width of the contiguous pieces the input lies in (0: any).
     """
 
@@ -49,8 +50,8 @@ class Problem:
     tiles: int
     read_piece: int = 0
     depthwise: bool = False
-    live_weights: bool = False
     unit: int = 0
+    nb_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ def _candidates(p: Problem) -> Iterator[tuple[int, int, int]]:
     pieces = piece_widths(p.width, p.unit)
     main = pieces[0]
     widths = [d for d in _divisors(main, MAX_SUMS) if d >= min(4, main)]
-    blocks = [1] if p.depthwise else _divisors(p.out_blocks, 14)
+    blocks = [1] if p.depthwise else _divisors(p.nb_limit or p.out_blocks, 14)
     most = 1 if p.depthwise else p.in_blocks
     least = 2 if most > 1 else 1
     splits = [s for s in range(1, max(most // least, 1) + 1) if s <= 16 or most % s == 0]

@@ -1,0 +1,391 @@
+"""Convolutions by register blocks: blocked, planar (few channels) and depthwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from poplar_py.poplar import Edges, Mapping
+from poplar_py.poplar.program import Copy, Execute
+from poplar_py.poplin.blocks import Blocks, Finish, Group, base_of
+from poplar_py.poplin.epilogue import Inline
+from poplar_py.poplin.generic import planar_input
+from poplar_py.poplin.lanes import (
+    RowTable,
+    Window,
+    blocked_copy,
+    halo_table,
+    one_piece,
+    spatial_lanes,
+)
+from poplar_py.poplin.params import ConvParams
+from poplar_py.poplin.place import TileRange, block_mapping, dilate_view, pad_view, spread
+from poplar_py.poplin.plan import Plan, Problem, make_plan, piece_widths
+from poplar_py.poplin.weights import (
+    Reduced,
+    bias_constant,
+    depthwise_stream,
+    piece_constant,
+    place_pieces,
+    planar_stream,
+    reduced_blocks,
+    stream_array,
+    stream_tensor,
+)
+from poplar_py.poputil.blocked import LANES, blocks_of
+from poplar_py.types import DType, f16, f32
+
+if TYPE_CHECKING:
+    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar.program import Sequence
+    from poplar_py.poplin.operands import Operand
+
+__all__ = ["block_conv", "block_conv_applies", "bias_tensor", "residual_lanes"]
+
+PLANAR_CHANNELS = 8
+"""Fewer input channels than this are read as planar rows."""
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of one convolution over three spatial dims."""
+
+    n: int
+    c: int
+    spatial: tuple[int, int, int]
+    o: int
+    out: tuple[int, int, int]
+    kernel: tuple[int, int, int]
+
+    @property
+    def kernel_rows(self) -> int:
+        return self.kernel[0] * self.kernel[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Where one convolution goes."""
+
+    graph: Graph
+    prog: Sequence
+    name: str
+    tiles: TileRange
+    dtype: DType
+    params: ConvParams
+    shape: Shape
+
+    @property
+    def depthwise(self) -> bool:
+        return self.params.groups > 1 and self.params.groups == self.shape.c == self.shape.o
+
+    @property
+    def planar(self) -> bool:
+        return self.params.groups == 1 and self.shape.c < PLANAR_CHANNELS
+
+
+def block_conv_applies(x: Tensor, w: Operand, dtype: DType, params: ConvParams) -> bool:
+    """Whether the block kernels can do it: f32 or f16 throughout, and not too many padded products."""
+    if x.dtype not in (f32, f16) or dtype is not x.dtype:
+        return False
+    groups, outputs, channels = params.groups, w.shape[0], x.shape[1]
+    if groups == 1 or groups == channels == outputs:
+        return isinstance(w, np.ndarray) or groups == 1
+    if not isinstance(w, np.ndarray):
+        return False
+    reduced = reduced_blocks(channels, outputs, groups, 1, blocks_of(outputs))
+    return reduced.count * LANES <= 16 * (channels // groups)
+
+
+def block_conv(
+    graph: Graph,
+    x: Tensor,
+    w: Operand,
+    bias: Operand | None,
+    params: ConvParams,
+    prog: Sequence,
+    name: str,
+    tiles: TileRange,
+    form: Inline,
+    residual: Tensor | None,
+) -> Tensor:
+    """x [N, C, D, H, W] with w [O, C/G, kd, kh, kw], bias [O] and residual [N, O, D', H', W']."""
+    out = params.output_shape(x.shape, w.shape)
+    shape = Shape(out[0], x.shape[1], x.shape[2:], out[1], out[2:], tuple(w.shape[2:]))  # type: ignore[arg-type]
+    job = Job(graph, prog, name, tiles, x.dtype, params, shape)
+    plan = make_plan(_problem(job))
+    blocks = Blocks(graph, plan, shape.n, job.dtype, prog, name, tiles)
+    groups = blocks.groups()
+    tables, windows = _input_tables(job, x, groups, plan)
+    weights, per_block, first = _weights(job, w, blocks)
+    finish = Finish(
+        form,
+        bias_tensor(graph, bias, plan, job.dtype, prog, name),
+        residual_lanes(graph, residual, plan, prog, name, tiles),
+    )
+    base, view = blocks.output(shape.o, shape.out, name)
+    target = base if plan.splits == 1 else blocks.partials(f"{name}/partials")
+    cs = graph.add_compute_set(name)
+    for g, table, window in zip(groups, tables, windows, strict=True):
+        _add_group(job, blocks, g, table, window, weights, per_block, first, finish, target, cs)
+    prog.add(Execute(cs))
+    if plan.splits > 1:
+        blocks.reduce(target, base, finish)
+    return view
+
+
+def _problem(job: Job) -> Problem:
+    s, params = job.shape, job.params
+    groups = params.groups
+    out_blocks = blocks_of(s.o)
+    limit = 0
+    in_blocks, chans = blocks_of(s.c), LANES
+    if job.depthwise:
+        in_blocks = 1
+    elif job.planar:
+        in_blocks, chans = s.c, 1
+    elif groups > 1:
+        per_out = s.o // groups
+        limit = per_out // LANES if per_out % LANES == 0 else 1
+        in_blocks = reduced_blocks(s.c, s.o, groups, 1, out_blocks).count
+    wide = params.input_dilations == (1, 1, 1) and not job.planar
+    return Problem(
+        size=job.dtype.size,
+        rows=s.n * s.out[0] * s.out[1],
+        width=s.out[2],
+        out_blocks=out_blocks,
+        in_blocks=in_blocks,
+        kernel_rows=s.kernel_rows,
+        kernel_width=s.kernel[2],
+        stride=params.strides[2],
+        dilation=params.dilations[2],
+        chans=chans,
+        tiles=job.tiles.count,
+        read_piece=piece_widths(s.spatial[2])[0] if wide else 0,
+        depthwise=job.depthwise,
+        nb_limit=limit,
+    )
+
+
+# ---------------------------------------------------------------------- inputs
+def _input_tables(
+    job: Job, x: Tensor, groups: list[Group], plan: Plan
+) -> tuple[list[RowTable], list[Window]]:
+    """The rows of every vertex group, in place where they are whole, else from a copy."""
+    if job.planar:
+        return _planar_tables(job, x, groups)
+    kw = job.shape.kernel[2]
+    windows = [Window.of(g.px, job.params, kw, True) for g in groups]
+    if job.params.input_dilations == (1, 1, 1):
+        lanes = spatial_lanes(job.graph, x)
+        if lanes is not None:
+            tables = _halo_tables(job, job.params, lanes, groups, windows)
+            if tables is not None and all(t.inside for t in tables):
+                return tables, windows
+    params = job.params
+    for dim in range(3):
+        x = dilate_view(job.graph, x, dim + 2, params.input_dilations[dim])
+    x = pad_view(job.graph, x, 4, params.pads_lower[2], params.pads_upper[2])
+    params = replace(
+        params,
+        pads_lower=(*params.pads_lower[:2], 0),
+        pads_upper=(*params.pads_upper[:2], 0),
+        input_dilations=(1, 1, 1),
+    )
+    copy = blocked_copy(job.graph, x, job.prog, f"{job.name}/rows", job.tiles)
+    lanes = spatial_lanes(job.graph, copy)
+    assert lanes is not None
+    windows = [Window.of(g.px, params, kw, False) for g in groups]
+    tables = _halo_tables(job, params, lanes, groups, windows)
+    assert tables is not None
+    return tables, windows
+
+
+def _halo_tables(
+    job: Job, params: ConvParams, lanes: Ints, groups: list[Group], windows: list[Window]
+) -> list[RowTable] | None:
+    out, kernel = job.shape.out[:2], job.shape.kernel[:2]
+    tables: list[RowTable] = []
+    for g, window in zip(groups, windows, strict=True):
+        table = halo_table(job.graph, job.dtype, lanes, params, out, kernel, window, g.x0)
+        if table is None:
+            return None
+        tables.append(table)
+    return tables
+
+
+def _planar_tables(
+    job: Job, x: Tensor, groups: list[Group]
+) -> tuple[list[RowTable], list[Window]]:
+    params, s = job.params, job.shape
+    planes = planar_input(job.graph, x, params, job.prog, f"{job.name}/planes", job.tiles)
+    _, _, depth, height, chans, pitch = planes.shape
+    kd, kh, kw = s.kernel
+    d = np.arange(s.out[0])[:, None] * params.strides[0] + np.arange(kd) * params.dilations[0]
+    h = np.arange(s.out[1])[:, None] * params.strides[1] + np.arange(kh) * params.dilations[1]
+    # [N, od, oh, C, kd, kh]
+    line = (
+        np.arange(s.n).reshape(-1, 1, 1, 1, 1) * depth + d[None, :, None, :, None]
+    ) * height + h[None, None, :, None, :]
+    row = line[:, :, :, None] * chans + np.arange(chans).reshape(1, 1, 1, -1, 1, 1)
+    start = base_of(planes) + row.reshape((s.n * s.out[0] * s.out[1], chans, kd * kh)) * pitch
+    tables: list[RowTable] = []
+    windows: list[Window] = []
+    for g in groups:
+        window = Window.of(g.px, params, kw, False)
+        shift = (g.x0 * params.strides[2]).reshape(-1, 1, 1, 1)
+        length = np.full(kd * kh, window.body, np.int64)
+        tables.append(RowTable(start[None] + shift, length, True))
+        windows.append(window)
+    return tables, windows
+
+
+# ---------------------------------------------------------------------- weights and extras
+def _weights(job: Job, w: Operand, blocks: Blocks) -> tuple[Tensor, int, Ints]:
+    """The stream, its elements per input block, and every output group's first input block."""
+    plan, s = blocks.plan, job.shape
+    rows, kw, nb = s.kernel_rows, s.kernel[2], plan.nb
+    flat = w.reshape((*w.shape[:2], rows, kw))
+    groups = plan.output_groups
+    first = np.zeros(groups, np.int64)
+    chans = LANES
+    if job.depthwise:
+        per_block, first = rows * kw * LANES, np.arange(groups)
+    else:
+        chans = 1 if job.planar else LANES
+        per_block = rows * chans * nb * kw * LANES
+    reduced = Reduced(first, plan.problem.in_blocks)
+    if not job.depthwise and not job.planar:
+        reduced = reduced_blocks(s.c, s.o, job.params.groups, nb, plan.problem.out_blocks)
+    sizes = np.tile(np.diff(blocks.split_bounds) * per_block, groups)
+    lo, hi = blocks.weight_users()
+    name = f"{job.name}/weights"
+    if isinstance(flat, np.ndarray):
+        data = _stream(job, flat, plan, reduced)
+        tensor = piece_constant(job.graph, data, sizes, lo, hi, job.dtype, name)
+    else:
+        tensor = _computed_weights(job, flat, blocks, sizes, lo, hi, name)
+    return tensor, per_block, first if job.depthwise or job.planar else reduced.first
+
+
+def _stream(
+    job: Job, w: npt.NDArray[Any], plan: Plan, reduced: Reduced
+) -> npt.NDArray[Any]:
+    if job.depthwise:
+        return depthwise_stream(w)
+    if job.planar:
+        return planar_stream(w, plan.nb, plan.problem.out_blocks)
+    out_blocks = plan.problem.out_blocks
+    return stream_array(w, job.params.groups, job.shape.c, plan.nb, out_blocks, reduced)
+
+
+def _computed_weights(
+    job: Job, w: Tensor, blocks: Blocks, sizes: Ints, lo: Ints, hi: Ints, name: str
+) -> Tensor:
+    tile = place_pieces(job.graph, lo, hi, sizes * job.dtype.size)
+    bounds = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=bounds[1:])
+    mapping = Mapping(bounds, tile).normal()
+    plan = blocks.plan
+    out_blocks = plan.problem.out_blocks
+    lanes = 1 if job.planar else LANES
+    return stream_tensor(job.graph, w, plan.nb, out_blocks, mapping, job.prog, name, lanes)
+
+
+def bias_tensor(
+    graph: Graph, bias: Operand | None, plan: Plan, dtype: DType, prog: Sequence, name: str
+) -> Tensor | None:
+    """The bias as whole blocks [16 out_blocks], one piece an output group."""
+    if bias is None:
+        return None
+    blocks = plan.problem.out_blocks
+    tiles = TileRange(0, graph.target.num_tiles)
+    mapping = block_mapping(spread(plan.output_groups, tiles), plan.nb * LANES)
+    if isinstance(bias, np.ndarray):
+        data = bias_constant(bias, blocks, dtype)
+        return graph.add_constant(dtype, data.shape, data, f"{name}/bias", mapping=mapping)
+    full = graph.add_variable(dtype, (blocks * LANES,), f"{name}/bias", mapping=mapping)
+    prog.add(Copy(pad_view(graph, bias, 0, 0, blocks * LANES - bias.shape[0]), full))
+    return full
+
+
+def residual_lanes(
+    graph: Graph,
+    residual: Tensor | None,
+    plan: Plan,
+    prog: Sequence,
+    name: str,
+    tiles: TileRange,
+) -> Ints | None:
+    """Addresses [out_blocks, rows, width] of a residual [N, O, D, H, W], copied unless in pieces."""
+    if residual is None:
+        return None
+    lanes = spatial_lanes(graph, residual)
+    if lanes is None or not _in_pieces(graph, lanes, plan):
+        copy = blocked_copy(graph, residual, prog, f"{name}/residual", tiles, plan.pieces)
+        lanes = spatial_lanes(graph, copy)
+        assert lanes is not None
+    return lanes.reshape((lanes.shape[0], -1, lanes.shape[-1]))
+
+
+def _in_pieces(graph: Graph, lanes: Ints, plan: Plan) -> bool:
+    """Whether every piece of every row is one run of one tile."""
+    widths = np.array(plan.pieces, np.int64)
+    begin = np.cumsum(widths) - widths
+    first, last = lanes[..., begin], lanes[..., begin + widths - 1]
+    steps = np.diff(lanes, axis=-1) != LANES
+    steps[..., begin[1:] - 1] = False
+    if steps.any() or (last - first != (widths - 1) * LANES).any():
+        return False
+    return one_piece(graph, first, np.broadcast_to(widths * LANES, first.shape))
+
+
+# ---------------------------------------------------------------------- vertices
+def _add_group(
+    job: Job,
+    blocks: Blocks,
+    g: Group,
+    table: RowTable,
+    window: Window,
+    weights: Tensor,
+    per_block: int,
+    first: Ints,
+    finish: Finish,
+    target: Tensor,
+    cs: Any,
+) -> None:
+    plan, nb = blocks.plan, blocks.plan.nb
+    partial = plan.splits > 1
+    done = None if partial else finish
+    form = Inline() if partial else finish.form
+    x = g.x0[g.block]
+    edges = {
+        "bias": blocks.bias_edges(done, g.og * nb, nb),
+        "res": blocks.residual_edges(done, (g.og * nb)[:, None] + np.arange(nb), g.row, x, g.px),
+        "w": blocks.stream_edges(g, base_of(weights), per_block),
+        "x": blocks.row_edges(g, table, first),
+    }
+    kw = job.shape.kernel[2]
+    stride = job.params.strides[2] if g.px > 1 else 1
+    dilation = job.params.dilations[2] if kw > 1 else 1
+    halo = f"{window.left},{window.right},{form.code}"
+    kind = f"{job.dtype.name},{kw},{stride},{dilation},{g.px}"
+    if job.depthwise:
+        codelet = f"poplin::DepthwiseBlock<{kind},{halo}>"
+        start = base_of(target) + blocks.pixel(g.og, g.row, x)
+        full = np.full(len(start), g.px * LANES, np.int64)
+        edges["out"] = Edges.from_runs(np.arange(len(start) + 1), start, full, job.dtype)
+    else:
+        lanes = "1,1" if job.planar else f"{LANES},{LANES}"
+        flag = "true" if partial else "false"
+        codelet = f"poplin::ConvBlock<{kind},{nb},{lanes},{halo},{flag}>"
+        kept = f32 if partial else job.dtype
+        edges["out"] = blocks.output_edges(g, base_of(target), kept, partial)
+    state = {"lo": form.lo, "hi": form.hi}
+    order = blocks.order(g)
+    tiles = blocks.tile_of(g)
+    job.graph.add_vertices(cs, codelet, tiles, edges, state, order=order, name=job.name)
+
