@@ -77,6 +77,8 @@ class Job:
     dtype: DType
     params: ConvParams
     shape: Shape
+    unit: int = 0
+    matrix: bool = False
 
     @property
     def depthwise(self) -> bool:
@@ -84,7 +86,8 @@ class Job:
 
     @property
     def planar(self) -> bool:
-        return self.params.groups == 1 and self.shape.c < PLANAR_CHANNELS
+        few = self.shape.c < PLANAR_CHANNELS
+        return few and self.params.groups == 1 and not self.matrix
 
 
 def block_conv_applies(x: Tensor, w: Operand, dtype: DType, params: ConvParams) -> bool:
@@ -111,11 +114,16 @@ def block_conv(
     tiles: TileRange,
     form: Inline,
     residual: Tensor | None,
+    unit: int = 0,
+    matrix: bool = False,
 ) -> Tensor:
-    """x [N, C, D, H, W] with w [O, C/G, kd, kh, kw], bias [O] and residual [N, O, D', H', W']."""
+    """x [N, C, D, H, W] with w [O, C/G, kd, kh, kw], bias [O] and residual [N, O, D', H', W'].
+
+    `matrix`: rows of a matrix product, `unit` of which belong together.
+    """
     out = params.output_shape(x.shape, w.shape)
     shape = Shape(out[0], x.shape[1], x.shape[2:], out[1], out[2:], tuple(w.shape[2:]))  # type: ignore[arg-type]
-    job = Job(graph, prog, name, tiles, x.dtype, params, shape)
+    job = Job(graph, prog, name, tiles, x.dtype, params, shape, unit, matrix)
     plan = make_plan(_problem(job))
     blocks = Blocks(graph, plan, shape.n, job.dtype, prog, name, tiles)
     groups = blocks.groups()
@@ -164,8 +172,9 @@ def _problem(job: Job) -> Problem:
         dilation=params.dilations[2],
         chans=chans,
         tiles=job.tiles.count,
-        read_piece=piece_widths(s.spatial[2])[0] if wide else 0,
+        read_piece=piece_widths(s.spatial[2], job.unit)[0] if wide else 0,
         depthwise=job.depthwise,
+        unit=job.unit,
         nb_limit=limit,
     )
 
@@ -359,15 +368,9 @@ def _add_group(
 ) -> None:
     plan, nb = blocks.plan, blocks.plan.nb
     partial = plan.splits > 1
-    done = None if partial else finish
     form = Inline() if partial else finish.form
-    x = g.x0[g.block]
-    edges = {
-        "bias": blocks.bias_edges(done, g.og * nb, nb),
-        "res": blocks.residual_edges(done, (g.og * nb)[:, None] + np.arange(nb), g.row, x, g.px),
-        "w": blocks.stream_edges(g, base_of(weights), per_block),
-        "x": blocks.row_edges(g, table, first),
-    }
+    edges = blocks.common_edges(g, table, first, finish, target)
+    edges["w"] = blocks.stream_edges(g, base_of(weights), per_block)
     kw = job.shape.kernel[2]
     stride = job.params.strides[2] if g.px > 1 else 1
     dilation = job.params.dilations[2] if kw > 1 else 1
@@ -375,15 +378,12 @@ def _add_group(
     kind = f"{job.dtype.name},{kw},{stride},{dilation},{g.px}"
     if job.depthwise:
         codelet = f"poplin::DepthwiseBlock<{kind},{halo}>"
-        start = base_of(target) + blocks.pixel(g.og, g.row, x)
-        full = np.full(len(start), g.px * LANES, np.int64)
-        edges["out"] = Edges.from_runs(np.arange(len(start) + 1), start, full, job.dtype)
+        out = edges["out"]
+        edges["out"] = Edges.from_runs(out.eptr, out.start, out.length, job.dtype)
     else:
         lanes = "1,1" if job.planar else f"{LANES},{LANES}"
         flag = "true" if partial else "false"
         codelet = f"poplin::ConvBlock<{kind},{nb},{lanes},{halo},{flag}>"
-        kept = f32 if partial else job.dtype
-        edges["out"] = blocks.output_edges(g, base_of(target), kept, partial)
     state = {"lo": form.lo, "hi": form.hi}
     order = blocks.order(g)
     tiles = blocks.tile_of(g)

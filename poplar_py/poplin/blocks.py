@@ -191,6 +191,21 @@ class Blocks:
         start = finish.residual[block, row[:, None], x[:, None]]
         return self._lists(start.ravel(), width * LANES, n, nb, self.dtype)
 
+    def common_edges(
+        self, g: Group, table: RowTable, first: Ints, finish: Finish, target: Tensor
+    ) -> dict[str, Edges]:
+        """out, bias, res and x of a group; bias and residual wait for the reduction after a split."""
+        nb, partial = self.plan.nb, self.plan.splits > 1
+        done = None if partial else finish
+        block = (g.og * nb)[:, None] + np.arange(nb)
+        kept = f32 if partial else self.dtype
+        return {
+            "out": self.output_edges(g, base_of(target), kept, partial),
+            "bias": self.bias_edges(done, g.og * nb, nb),
+            "res": self.residual_edges(done, block, g.row, g.x0[g.block], g.px),
+            "x": self.row_edges(g, table, first),
+        }
+
     # ------------------------------------------------------------------ variables
     def output(self, channels: int, spatial: tuple[int, ...], name: str) -> tuple[Tensor, Tensor]:
         """The result's blocks and view, its pieces on the tiles that write them."""

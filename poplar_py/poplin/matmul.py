@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from poplar_py.diagnostics import ShapeError
-from poplar_py.poplin.epilogue import Epilogue
+from poplar_py.poplin.blockmm import block_mat_mul_applies, computed_mat_mul, shared_mat_mul
+from poplar_py.poplin.epilogue import Epilogue, Inline
 from poplar_py.poplin.generic import generic_mat_mul
-from poplar_py.poplin.operands import as_tensor, check_bias, finish, operand_dtype, result_dtype
+from poplar_py.poplin.operands import (
+    as_tensor,
+    check_bias,
+    finish,
+    operand_dtype,
+    result_dtype,
+    split_epilogue,
+)
 from poplar_py.poplin.place import TileRange, tile_range
 
 if TYPE_CHECKING:
@@ -45,14 +53,47 @@ def mat_mul(
     if 0 in (*batch, m, n):
         empty = graph.add_variable(dtype, (*batch, m, n), name, mapping="linear")
         return finish(graph, empty, epilogue, prog, name)
+    checked = check_bias(bias, n, dtype)
     count = prod(batch)
+    if k and block_mat_mul_applies(operand_dtype(a), operand_dtype(b), dtype):
+        form, residual, rest = split_epilogue(epilogue, (*batch, m, n), dtype)
+        out = _by_blocks(graph, a, b, checked, batch, prog, name, where, form, residual)
+        return finish(graph, out.reshape((*batch, m, n)), rest, prog, name)
     x = _batched(as_tensor(graph, a, f"{name}/a"), batch)
     y = _batched(as_tensor(graph, b, f"{name}/b"), batch)
-    checked = check_bias(bias, n, dtype)
+    assert not isinstance(x, np.ndarray) and not isinstance(y, np.ndarray)
     tensor_bias = None if checked is None else as_tensor(graph, checked, f"{name}/bias")
     out = generic_mat_mul(graph, x, y, tensor_bias, dtype, prog, name, where)
     assert out.shape == (count, m, n)
     return finish(graph, out.reshape((*batch, m, n)), epilogue, prog, name)
+
+
+def _by_blocks(
+    graph: Graph,
+    a: Operand,
+    b: Operand,
+    bias: Operand | None,
+    batch: tuple[int, ...],
+    prog: Sequence,
+    name: str,
+    tiles: TileRange,
+    form: Inline,
+    residual: Tensor | None,
+) -> Tensor:
+    """The product by block kernels; the caller reshapes the result."""
+    m, k = a.shape[-2:]
+    n, count = b.shape[-1], prod(batch)
+    shared = isinstance(b, np.ndarray) and prod(b.shape[:-2]) == 1
+    if shared and not isinstance(a, np.ndarray) and tuple(a.shape[:-2]) == batch[-(a.rank - 2) :]:
+        if residual is not None:
+            residual = residual.reshape((count * m, n))
+        rows = a.reshape((count * m, k))
+        w = np.asarray(b).reshape((k, n))
+        return shared_mat_mul(graph, rows, w, bias, m, prog, name, tiles, form, residual)
+    if residual is not None:
+        residual = residual.reshape((count, m, n))
+    x, y = _batched(a, batch), _batched(b, batch)
+    return computed_mat_mul(graph, x, y, bias, prog, name, tiles, form, residual)
 
 
 def _shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
@@ -66,11 +107,13 @@ def _shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], int
     return tuple(batch), a[-2], a[-1], b[-1]
 
 
-def _batched(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """The tensor with its batch dims broadcast and joined: [prod(batch), rows, columns]."""
-    rows, columns = tensor.shape[-2:]
-    missing = len(batch) + 2 - len(tensor.shape)
-    view = tensor.reshape((*(1,) * missing, *tensor.shape)) if missing else tensor
+def _batched(operand: Operand, batch: tuple[int, ...]) -> Operand:
+    """The operand with its batch dims broadcast and joined: [prod(batch), rows, columns]."""
+    rows, columns = operand.shape[-2:]
+    full = (*batch, rows, columns)
+    if isinstance(operand, np.ndarray):
+        return np.broadcast_to(operand, full).reshape((prod(batch), rows, columns))
+    view = operand.reshape((*(1,) * (len(full) - operand.rank), *operand.shape))
     for dim, size in enumerate(batch):
         if view.shape[dim] != size:
             view = view.broadcast(size, dim)

@@ -142,7 +142,8 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
 class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
     """As ConvBlock with KW = 1, but w has one edge [16, 16] for every input block and nb.
 
-    For operands that are computed: x has one edge [PX rows] an input block, rows PITCH apart.
+    For operands that are computed: x has one edge [PX rows] an input block, rows PITCH apart; only
+    `tail` of the last block's 16 lanes count.
     """
 
     out: Vector[Output[Vector[f32 if PARTIAL else T, ONE_PTR]]]
@@ -150,6 +151,7 @@ class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
     res: Vector[Input[Vector[T, ONE_PTR]]]
     w: Vector[Input[Vector[T, ONE_PTR]]]
     x: Vector[Input[Vector[T, ONE_PTR]]]
+    tail: i32
     lo: f32
     hi: f32
 
@@ -164,19 +166,20 @@ class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
             if T is f16:
                 for p in unroll(PX):
                     store16(wide, p * 16, load16(body, p * PITCH))
-            for c0 in range(0, 16, 2):
-                for u in unroll(2):
-                    c = c0 + u
-                    wv = array(f32x16, NB)
+            lanes = 16
+            if r == len(self.x) - 1:
+                lanes = self.tail
+            for c in range(lanes):
+                wv = array(f32x16, NB)
+                for nb in unroll(NB):
+                    wv[nb] = load16(self.w[r * NB + nb], c * 16)
+                for p in unroll(PX):
+                    if T is f16:
+                        xv = splat16(wide[p * 16 + c])
+                    else:
+                        xv = splat16(body[p * PITCH + c])
                     for nb in unroll(NB):
-                        wv[nb] = load16(self.w[r * NB + nb], c * 16)
-                    for p in unroll(PX):
-                        if T is f16:
-                            xv = splat16(wide[p * 16 + c])
-                        else:
-                            xv = splat16(body[p * PITCH + c])
-                        for nb in unroll(NB):
-                            acc[nb * PX + p] = fma(wv[nb], xv, acc[nb * PX + p])
+                        acc[nb * PX + p] = fma(wv[nb], xv, acc[nb * PX + p])
         if not PARTIAL:
             if len(self.bias) > 0:
                 for nb in unroll(NB):
