@@ -27,19 +27,28 @@ _PLAIN = {
     "DENSE": "dense<...>",
     "LOCATION": "loc(...)",
     "_NEWLINE": "the end of the line",
+    "ADDITIVE": "'+', '-'",
+    "MULTIPLICATIVE": "'*', '/', '@'",
+    "COMPARE": "a comparison",
+    "OPEN_LIST": "'['",
+    "WORD": "a name",
+    "ALIAS": "a pipeline (@name)",
 }
 
 
 @lru_cache(maxsize=8)
-def load(name: str, transformer: Any = None, start: str = "start") -> Lark:
-    """The LALR parser of `grammar/<name>.lark`, cached. `transformer` runs while parsing."""
+def load(name: str, transformer: Any = None, postlex: Any = None) -> Lark:
+    """The LALR parser of `grammar/<name>.lark`, cached.
+
+    `transformer` runs while parsing; `postlex` stands between lexer and parser.
+    """
     text = (files(__name__) / f"{name}.lark").read_text(encoding="utf-8")
     folder = str(Path(str(files(__name__))))
     return Lark(
         text,
         parser="lalr",
-        start=start,
         transformer=transformer,
+        postlex=postlex,
         propagate_positions=False,
         maybe_placeholders=True,
         import_paths=[folder],

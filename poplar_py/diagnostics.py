@@ -113,6 +113,7 @@ class Location:
 UNKNOWN = Location("", 0, 0)
 
 _MAX_SOURCES = 256
+_MAX_NOTES = 6
 _sources: dict[str, list[str]] = {}
 
 
@@ -150,6 +151,7 @@ class PoplarPyError(Exception):
         self.loc = loc
         self.remedy = remedy
         self.source_line = source_line
+        self.notes: list[str] = []
         if code:
             self.code = code
 
@@ -167,6 +169,10 @@ class PoplarPyError(Exception):
         if self.loc.known:
             text += f"\n  --> {self.loc.short}"
             text += self._caret()
+        for note in self.notes[:_MAX_NOTES]:
+            text += f"\n   = note: {note}"
+        if len(self.notes) > _MAX_NOTES:
+            text += f"\n   = note: ... and {len(self.notes) - _MAX_NOTES} more"
         if self.remedy:
             text += f"\n   = help: {self.remedy}"
         return text
@@ -177,9 +183,9 @@ class PoplarPyError(Exception):
             return ""
         line, col = _window(line, self.loc.col)
         number = str(self.loc.line)
-        pad = " " * max(2, len(number))
+        pad = " " * (len(number) + 1)
         lead = "".join("\t" if ch == "\t" else " " for ch in line[: max(0, col - 1)])
-        return f"\n {pad}|\n {number:>{len(pad) - 1}} | {line}\n {pad}| {lead}^"
+        return f"\n {pad}|\n {number} | {line}\n {pad}| {lead}^"
 
 
 def _window(line: str, col: int, width: int = 160) -> tuple[str, int]:
