@@ -175,7 +175,7 @@ def _part(b: Builder, x: Value, axis: int, start: int, size: int) -> Value:
 
 
 def slice_tensor(b: Builder, x: Value, items: tuple[Any, ...]) -> Value:
-    """x[items]: an int drops its axis, a pair (begin, end) keeps part of it; absent ends are None."""
+    """x[items]: an int drops its axis, a pair (begin, end) keeps part; ends may be None."""
     if len(items) > x.rank:
         raise ShapeError(f"{len(items)} indices for {x.type}")
     starts, sizes = [0] * x.rank, list(x.shape)

@@ -31,8 +31,8 @@ _NUMBER_OPS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
     "%": operator.mod,
     "<": operator.lt,
     "<=": operator.le,
@@ -61,7 +61,7 @@ def binary(b: Builder, sign: str, left: PmlValue, right: PmlValue) -> PmlValue:
                 remedy=f"bind it: --dim {free.name}=N",
             )
         raise TypeMismatch(f"{describe(left)} {sign} {describe(right)}: no such operation")
-    return _numbers(sign, left, right)
+    return _numbers(sign, cast("Any", left), cast("Any", right))
 
 
 def _numbers(sign: str, left: int | float, right: int | float) -> PmlValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -48,6 +49,14 @@ def _syntax_error(error: UnexpectedInput, text: str, file: str, parser: Lark) ->
     if found.loc.line and not rest.strip():
         found.message = "the line ends too soon" if line else "the text ends too soon"
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Keyword:
+    """`name=value` in a call."""
+
+    name: ast.Name
+    value: ast.Expression
 
 
 class _Layout:
@@ -135,8 +144,8 @@ class _Reader(Transformer[Token, Any]):
         return c
 
     def prefix(self, c: list[Any]) -> ast.Expression:
-        sign, operand = c
-        return ast.Negate(self._at(sign), operand) if sign == "-" else operand
+        sign: Token = c[0]
+        return ast.Negate(self._at(sign), c[1]) if str(sign) == "-" else c[1]
 
     def chain(self, c: list[Any]) -> ast.Expression:
         rest = tuple((self._at(o), str(o), e) for o, e in zip(c[1::2], c[2::2], strict=True))
@@ -154,15 +163,15 @@ class _Reader(Transformer[Token, Any]):
         return ast.Call(c[0] or ast.Arguments())
 
     def arguments(self, c: list[Any]) -> ast.Arguments:
-        named = tuple(x for x in c if isinstance(x, tuple))
-        positional = tuple(x for x in c if not isinstance(x, tuple))
-        if any(isinstance(x, tuple) for x in c[: len(positional)]):
-            loc = named[0][0].loc
+        named = [x for x in c if isinstance(x, _Keyword)]
+        positional = [x for x in c if not isinstance(x, _Keyword)]
+        if any(isinstance(x, _Keyword) for x in c[: len(positional)]):
+            loc = named[0].name.loc
             raise ParseError("an argument without a name follows one with a name", loc)
-        return ast.Arguments(positional, named)
+        return ast.Arguments(tuple(positional), tuple((k.name, k.value) for k in named))
 
-    def keyword(self, c: list[Any]) -> tuple[ast.Name, ast.Expression]:
-        return ast.Name(self._at(c[0]), str(c[0])), c[1]
+    def keyword(self, c: list[Any]) -> _Keyword:
+        return _Keyword(ast.Name(self._at(c[0]), str(c[0])), c[1])
 
     def index(self, c: list[Any]) -> ast.Index:
         return ast.Index(tuple(c))

@@ -149,7 +149,10 @@ def _is_number_list(value: PmlValue) -> bool:
 
 
 def fit_array(array: np.ndarray[Any, Any], dtype: DType, what: str) -> np.ndarray[Any, Any]:
-    """The array as `dtype`: floats may round, integers must fit. Raises TypeMismatch, InputError."""
+    """The array as `dtype`: floats may round, integers must fit.
+
+    Raises TypeMismatch, InputError.
+    """
     kind = array.dtype.kind
     allowed = {"f": "iufbV", "i": "iub", "u": "iub", "b": "b"}[dtype.kind]
     if kind not in allowed:

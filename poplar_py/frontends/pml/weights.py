@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The file `name` of a folder or its sub-folders. Raises FileError for a path that leaves it."""
+    """A file of a folder or its sub-folders. Raises FileError for a path that leaves it."""
     path = folder / name
     root = folder.resolve()
     resolved = path.resolve()
