@@ -1,1 +1,14 @@
-"""poplar_py: poprand."""
+"""poprand: random numbers by counter, the same on every mapping and number of host threads."""
+
+from __future__ import annotations
+
+from poplar_py.poprand.random import (
+    bernoulli,
+    dropout,
+    normal,
+    seed_tensor,
+    truncated_normal,
+    uniform,
+)
+
+__all__ = ["bernoulli", "dropout", "normal", "seed_tensor", "truncated_normal", "uniform"]

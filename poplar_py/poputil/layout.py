@@ -114,13 +114,11 @@ def broadcast_mask(t: Tensor) -> tuple[bool, ...]:
 
 def mapping_of(graph: Graph, t: Tensor) -> Mapping:
     """The tiles of `t` flattened, as a mapping from 0; unmapped elements get a linear mapping."""
-    found = graph.get_tile_mapping(t)
+    found = graph.get_tile_mapping(t, require_complete=False)
     numel = prod(t.shape)
-    if len(found.tile) == 0 or bool((found.tile < 0).any()):
-        return linear(numel, graph.target.num_tiles, grain=8)
     if int((found.end - found.begin).sum()) != numel:
-        return linear(numel, graph.target.num_tiles, grain=8)
-    return Mapping(np.append(found.begin, numel), found.tile).normal()
+        return linear(numel, graph.num_tiles, grain=8)
+    return Mapping(np.append(found.begin, numel), found.tile)
 
 
 def clone_layout(
@@ -141,5 +139,5 @@ def clone_layout(
 def fresh(graph: Graph, dtype: DType, shape: Shape, name: str) -> Tensor:
     """A new row-major variable spread over all tiles, at least 128 bytes a tile."""
     least = max(8, 128 // dtype.size)
-    mapping = linear(prod(shape), graph.target.num_tiles, grain=8, least=least)
+    mapping = linear(prod(shape), graph.num_tiles, grain=8, least=least)
     return graph.add_variable(dtype, tuple(shape), name, mapping=mapping)

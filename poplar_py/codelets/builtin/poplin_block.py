@@ -57,6 +57,12 @@ def activate(v, ACT, lo, hi):
     return v
 
 
+def widen(wide, at, v):
+    """Sixteen lanes into a scalar array: one store each, which the code generator joins."""
+    for j in unroll(16):
+        wide[at + j] = v[j]
+
+
 @vertex
 class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PARTIAL]):
     """out[nb][p][16] = epilogue(sum over rows, c, kx of w[row][c][nb][kx] x[row][p S + kx DX][c])."""
@@ -87,15 +93,15 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
             if T is f16:
                 if PITCH == 1:
                     for q in unroll(0, self.WIN, 16):
-                        store16(wide, q, load16(body, q, min(16, self.WIN - q)))
+                        widen(wide, q, load16(body, q, min(16, self.WIN - q)))
                 else:
                     for q in unroll(self.WIN):
                         if q < EL:
-                            store16(wide, q * 16, load16(left, q * 16, CB))
+                            widen(wide, q * 16, load16(left, q * 16))
                         elif q >= self.WIN - ER:
-                            store16(wide, q * 16, load16(right, (q - self.WIN + ER) * 16, CB))
+                            widen(wide, q * 16, load16(right, (q - self.WIN + ER) * 16))
                         else:
-                            store16(wide, q * 16, load16(body, (q - EL) * PITCH, CB))
+                            widen(wide, q * 16, load16(body, (q - EL) * PITCH))
             for c0 in range(0, CB, self.U):
                 for u in unroll(self.U):
                     c = c0 + u
@@ -165,7 +171,7 @@ class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
             body = self.x[r]
             if T is f16:
                 for p in unroll(PX):
-                    store16(wide, p * 16, load16(body, p * PITCH))
+                    widen(wide, p * 16, load16(body, p * PITCH))
             lanes = 16
             if r == len(self.x) - 1:
                 lanes = self.tail

@@ -1,0 +1,88 @@
+"""lower: model-level ops to variables, vertices and programs on tiles.
+
+Before:
+
+    %y: f32[64,256] = nn.matmul(%x, %w)
+    %z: f32[64,256] = nn.relu(%y)
+
+After:
+
+    tile @main {
+      var %x: f32[64,784] map linear(...)
+      compute_set %cs0 "matmul" { vertices poplin... }
+      compute_set %cs1 "relu" { vertices ... }
+      program 0 { copy stream input/x -> %x; execute %cs0; execute %cs1; copy %z -> stream output/z }
+    }
+
+Every op has one rule in `LOWER`; a rule calls the libraries (popops, poplin, popnn, poprand), which
+choose layouts and mappings. Layout-only ops become views of their operand and cost nothing. Constants
+stay on the host until a consumer asks for them in the layout it wants.
+
+Inputs come through streams called `input/NAME`, outputs leave through `output/NAME`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import poplar_py.passes.lower_control
+import poplar_py.passes.lower_math
+import poplar_py.passes.lower_nn
+import poplar_py.passes.lower_tensor  # noqa: F401
+from poplar_py.passes.context import PassContext
+from poplar_py.passes.lower_context import LOWER, LowerContext, lower_ops
+from poplar_py.passes.registry import Pass, register
+from poplar_py.passes.tile_module import TileModule
+from poplar_py.poplar import program
+from poplar_py.poputil.layout import fresh
+
+if TYPE_CHECKING:
+    from poplar_py.ir import Graph, Module, Value
+
+__all__ = ["LOWER", "Lower", "LowerContext", "lower_graph"]
+
+
+@register
+@dataclass(frozen=True)
+class Lower(Pass):
+    """Model-level ops to variables, vertices and programs on tiles."""
+
+    name = "lower"
+    level = "model"
+    leaves = "tile"
+    after = ("infer-shapes",)
+
+    def run(self, module: Module, ctx: PassContext) -> bool:
+        ctx.replace(lower_graph(module.main, ctx.target))
+        return True
+
+
+def lower_graph(graph: Graph, target: Any) -> TileModule:
+    """The tile-level module of a model graph; program 0 runs it once."""
+    ctx = LowerContext(target)
+    for value in graph.inputs:
+        _add_input(ctx, value)
+    lower_ops(ctx, graph)
+    for index, value in enumerate(graph.outputs):
+        _add_output(ctx, value, graph.output_name(index))
+    return TileModule(ctx.whole, [ctx.prog], ["main"])
+
+
+def _add_input(ctx: LowerContext, value: Value) -> None:
+    """A variable filled from the stream input/NAME."""
+    tensor = fresh(ctx.graph, value.dtype, value.type.static_shape, value.name)
+    ctx.set(value, tensor)
+    if tensor.numel == 0:
+        return
+    stream = ctx.whole.add_host_to_device_fifo(f"input/{value.name}", value.dtype, tensor.numel)
+    ctx.prog.add(program.Copy(stream, tensor))
+
+
+def _add_output(ctx: LowerContext, value: Value, name: str) -> None:
+    """A copy to the stream output/NAME."""
+    tensor = ctx.tensor(value)
+    if tensor.numel == 0:
+        return
+    stream = ctx.whole.add_device_to_host_fifo(f"output/{name}", value.dtype, tensor.numel)
+    ctx.prog.add(program.Copy(tensor, stream))

@@ -1,0 +1,203 @@
+"""Lowering rules of nn.*: products and convolutions through poplin, the rest through popnn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poplar_py import poplin, popnn
+from poplar_py.ir import Value
+from poplar_py.ops import nn as ops
+from poplar_py.passes.lower_context import Array, LowerContext, rule
+from poplar_py.passes.lower_math import lower_expression
+from poplar_py.poplar import Tensor
+from poplar_py.types import DType, i32
+
+__all__: list[str] = []
+
+Operand = Tensor | Array
+
+
+@rule("nn.relu")
+def lower_relu(ctx: LowerContext, op: ops.Relu) -> None:
+    lower_expression(ctx, op, "relu($0)", (op.x,), op.x.dtype)
+
+
+@rule("nn.leaky_relu")
+def lower_leaky_relu(ctx: LowerContext, op: ops.LeakyRelu) -> None:
+    text = f"select(less($0,c(0)),mul($0,c({float(op.alpha)!r})),$0)"
+    lower_expression(ctx, op, text, (op.x,), op.x.dtype)
+
+
+@rule("nn.gelu")
+def lower_gelu(ctx: LowerContext, op: ops.Gelu) -> None:
+    kind = "gelu" if op.approximate == "tanh" else "gelu_erf"
+    lower_expression(ctx, op, popnn.ACTIVATIONS[kind], (op.x,), op.x.dtype)
+
+
+@rule("nn.softmax")
+def lower_softmax(ctx: LowerContext, op: ops.Softmax) -> None:
+    x = ctx.tensor(op.x)
+    ctx.set(op.result, popnn.softmax(ctx.graph, x, op.axis % op.x.rank, ctx.prog, ctx.name(op)))
+
+
+@rule("nn.log_softmax")
+def lower_log_softmax(ctx: LowerContext, op: ops.LogSoftmax) -> None:
+    x = ctx.tensor(op.x)
+    out = popnn.log_softmax(ctx.graph, x, op.axis % op.x.rank, ctx.prog, ctx.name(op))
+    ctx.set(op.result, out)
+
+
+@rule("nn.layer_norm")
+def lower_layer_norm(ctx: LowerContext, op: ops.LayerNorm) -> None:
+    scale = None if op.scale is None else ctx.tensor(op.scale)
+    bias = None if op.bias is None else ctx.tensor(op.bias)
+    axis = op.axis % op.x.rank
+    x = ctx.tensor(op.x)
+    out = popnn.layer_norm(ctx.graph, x, scale, bias, axis, op.eps, ctx.prog, ctx.name(op))
+    ctx.set(op.result, out)
+
+
+def _matmul(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
+    """Vectors become matrices of one row or column."""
+    a, b = ctx.operand(op.a), ctx.operand(op.b)
+    a = a.reshape((1, *a.shape)) if op.a.rank == 1 else a
+    b = b.reshape((*b.shape, 1)) if op.b.rank == 1 else b
+    out = poplin.mat_mul(ctx.graph, a, b, ctx.prog, ctx.name(op), out_dtype=dtype)
+    ctx.set(op.result, out.reshape(op.result.type.static_shape))
+
+
+@rule("nn.matmul")
+def lower_matmul(ctx: LowerContext, op: ops.MatMul) -> None:
+    _matmul(ctx, op, None)
+
+
+@rule("nn.matmul_integer")
+def lower_matmul_integer(ctx: LowerContext, op: ops.MatMulInteger) -> None:
+    _matmul(ctx, op, i32)
+
+
+def _bias(ctx: LowerContext, value: Value | None) -> Operand | None:
+    return None if value is None else ctx.operand(value)
+
+
+def _conv(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
+    params = poplin.ConvParams.of(
+        op.x.rank - 2,
+        strides=op.strides,
+        pads=op.pads,
+        dilations=op.dilations,
+        groups=op.groups,
+    )
+    x, w, bias = ctx.tensor(op.x), ctx.operand(op.w), _bias(ctx, op.bias)
+    out = poplin.convolution(
+        ctx.graph, x, w, bias, params, ctx.prog, ctx.name(op), out_dtype=dtype
+    )
+    ctx.set(op.result, out)
+
+
+@rule("nn.conv")
+def lower_conv(ctx: LowerContext, op: ops.Conv) -> None:
+    _conv(ctx, op, None)
+
+
+@rule("nn.conv_integer")
+def lower_conv_integer(ctx: LowerContext, op: ops.ConvInteger) -> None:
+    _conv(ctx, op, i32)
+
+
+@rule("nn.conv_transpose")
+def lower_conv_transpose(ctx: LowerContext, op: ops.ConvTranspose) -> None:
+    params = poplin.ConvParams.of(
+        op.x.rank - 2,
+        strides=op.strides,
+        pads=op.pads,
+        dilations=op.dilations,
+        groups=op.groups,
+    )
+    x, w, bias = ctx.tensor(op.x), ctx.operand(op.w), _bias(ctx, op.bias)
+    out = poplin.conv_transpose(ctx.graph, x, w, bias, params, ctx.prog, ctx.name(op))
+    ctx.set(op.result, out)
+
+
+def _pool_params(op: Any) -> popnn.PoolParams:
+    return popnn.PoolParams(op.kernel, op.strides, op.pads, op.dilations)
+
+
+@rule("nn.max_pool")
+def lower_max_pool(ctx: LowerContext, op: ops.MaxPool) -> None:
+    x = ctx.tensor(op.x)
+    params = _pool_params(op)
+    out, where = popnn.max_pool(
+        ctx.graph, x, params, ctx.prog, ctx.name(op), indices=op.indices
+    )
+    ctx.set(op.results[0], out)
+    if op.indices and where is not None:
+        ctx.set(op.results[1], where)
+
+
+@rule("nn.avg_pool")
+def lower_avg_pool(ctx: LowerContext, op: ops.AvgPool) -> None:
+    out = popnn.avg_pool(
+        ctx.graph,
+        ctx.tensor(op.x),
+        _pool_params(op),
+        ctx.prog,
+        ctx.name(op),
+        count_include_pad=op.count_include_pad,
+        extra=op.extra,
+    )
+    ctx.set(op.result, out)
+
+
+@rule("nn.lstm")
+def lower_lstm(ctx: LowerContext, op: ops.Lstm) -> None:
+    found = popnn.lstm(
+        ctx.graph,
+        ctx.tensor(op.x),
+        ctx.operand(op.w),
+        ctx.operand(op.r),
+        None if op.bias is None else ctx.tensor(op.bias),
+        ctx.tensor(op.h0),
+        ctx.tensor(op.c0),
+        ctx.prog,
+        ctx.name(op),
+        reverse=op.reverse,
+    )
+    for result, tensor in zip(op.results, found, strict=True):
+        ctx.set(result, tensor)
+
+
+@rule("nn.gru")
+def lower_gru(ctx: LowerContext, op: ops.Gru) -> None:
+    found = popnn.gru(
+        ctx.graph,
+        ctx.tensor(op.x),
+        ctx.operand(op.w),
+        ctx.operand(op.r),
+        None if op.bias is None else ctx.tensor(op.bias),
+        ctx.tensor(op.h0),
+        ctx.prog,
+        ctx.name(op),
+        reverse=op.reverse,
+        linear_before_reset=op.linear_before_reset,
+    )
+    for result, tensor in zip(op.results, found, strict=True):
+        ctx.set(result, tensor)
+
+
+@rule("nn.rnn")
+def lower_rnn(ctx: LowerContext, op: ops.Rnn) -> None:
+    found = popnn.rnn(
+        ctx.graph,
+        ctx.tensor(op.x),
+        ctx.operand(op.w),
+        ctx.operand(op.r),
+        None if op.bias is None else ctx.tensor(op.bias),
+        ctx.tensor(op.h0),
+        ctx.prog,
+        ctx.name(op),
+        reverse=op.reverse,
+        activation=op.activation,
+    )
+    for result, tensor in zip(op.results, found, strict=True):
+        ctx.set(result, tensor)

@@ -1,0 +1,168 @@
+"""Softmax, log-softmax and layer norm: whole rows in one vertex."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from poplar_py.poplar import program
+from poplar_py.poplar.edges import Edges
+from poplar_py.popops.elementwise import map as map_expr
+from poplar_py.popops.reduction import reduce
+from poplar_py.poputil.boxes import grid_boxes, rows_per_vertex
+from poplar_py.poputil.layout import fresh
+from poplar_py.poputil.place import interval_mapping, place_near
+from poplar_py.types import DType, f32, f64
+
+if TYPE_CHECKING:
+    from poplar_py.poplar import Graph, Tensor
+
+__all__ = ["layer_norm", "log_softmax", "softmax"]
+
+ROW = 24576
+"""Longest row that one vertex takes; longer ones are composed of reductions and maps."""
+
+
+def softmax(
+    graph: Graph, x: Tensor, axis: int, prog: program.Sequence, name: str = "", *, log: bool = False
+) -> Tensor:
+    """e^(x - max) / sum of e^(x - max) along `axis` (its logarithm with `log`); f32 inside."""
+    name = name or ("log_softmax" if log else "softmax")
+    if prod(x.shape) == 0:
+        return fresh(graph, x.dtype, x.shape, name)
+    if x.shape[axis] > ROW:
+        return _long_softmax(graph, x, axis, log, prog, name)
+    rank = len(x.shape)
+    others = tuple(d for d in range(rank) if d != axis)
+    rows = x.dim_shuffle((*others, axis))
+    codelet = f"popnn::Softmax<{x.dtype.name},{_acc(x.dtype).name},{str(log).lower()}>"
+    out = _rows(graph, rows, x.shape[axis], codelet, {}, {}, prog, name)
+    inverse = [0] * rank
+    for i, d in enumerate((*others, axis)):
+        inverse[d] = i
+    return out.reshape(rows.shape).dim_shuffle(tuple(inverse))
+
+
+def log_softmax(
+    graph: Graph, x: Tensor, axis: int, prog: program.Sequence, name: str = ""
+) -> Tensor:
+    """x - max - log(sum of e^(x - max)) along `axis`."""
+    return softmax(graph, x, axis, prog, name, log=True)
+
+
+def _acc(dtype: DType) -> DType:
+    return f64 if dtype is f64 else f32
+
+
+def _long_softmax(
+    graph: Graph, x: Tensor, axis: int, log: bool, prog: program.Sequence, name: str
+) -> Tensor:
+    """Softmax of rows too long for one tile."""
+    kept = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    acc = _acc(x.dtype)
+    top = reduce(graph, x, (axis,), "max", prog, f"{name}/max").reshape(kept)
+    text = "sub(cast($0,f64),cast($1,f64))" if acc is f64 else "sub(cast($0,f32),cast($1,f32))"
+    shifted = map_expr(graph, text, [x, top], prog, f"{name}/shift", acc)
+    power = map_expr(graph, "exp($0)", [shifted], prog, f"{name}/exp", acc)
+    total = reduce(graph, power, (axis,), "sum", prog, f"{name}/sum").reshape(kept)
+    if log:
+        text = f"cast(sub($0,log($1)),{x.dtype.name})"
+        return map_expr(graph, text, [shifted, total], prog, name, x.dtype)
+    return map_expr(graph, f"cast(div($0,$1),{x.dtype.name})", [power, total], prog, name, x.dtype)
+
+
+def layer_norm(
+    graph: Graph,
+    x: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+    axis: int,
+    eps: float,
+    prog: program.Sequence,
+    name: str = "",
+) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) * scale + bias over the dims from `axis` on.
+
+    scale and bias broadcast to those dims. Statistics are f32 (f64 for f64).
+    """
+    name = name or "layer_norm"
+    if prod(x.shape) == 0:
+        return fresh(graph, x.dtype, x.shape, name)
+    inner = x.shape[axis:]
+    n = prod(inner)
+    if n > ROW:
+        return _long_layer_norm(graph, x, scale, bias, axis, eps, prog, name)
+    parts: dict[str, Tensor | None] = {
+        "scale": None if scale is None else scale.broadcast_to(inner).flatten(),
+        "bias": None if bias is None else bias.broadcast_to(inner).flatten(),
+    }
+    flags = ",".join(str(t is not None).lower() for t in parts.values())
+    codelet = f"popnn::LayerNorm<{x.dtype.name},{_acc(x.dtype).name},{flags}>"
+    out = _rows(graph, x, n, codelet, parts, {"eps": float(eps)}, prog, name)
+    return out.reshape(x.shape)
+
+
+def _rows(
+    graph: Graph,
+    x: Tensor,
+    n: int,
+    codelet: str,
+    parts: dict[str, Tensor | None],
+    state: dict[str, float],
+    prog: program.Sequence,
+    name: str,
+) -> Tensor:
+    count = x.numel // n
+    lo, size = grid_boxes((count,), (rows_per_vertex(count, n, graph.num_tiles, 256),))
+    begin, end = lo[:, 0] * n, (lo[:, 0] + size[:, 0]) * n
+    flat = x.flatten()
+    tile = place_near(graph, flat, begin)
+    mapping = interval_mapping(end - begin, tile)
+    out = graph.add_variable(x.dtype, (count, n), name, mapping=mapping)
+    edges = {"out": Edges.flat(out.flatten(), begin, end), "x": Edges.flat(flat, begin, end)}
+    for field, t in parts.items():
+        edges[field] = optional_edges(t, len(tile), x.dtype)
+    cs = graph.add_compute_set(name)
+    graph.add_vertices(cs, codelet, tile, edges, {"n": n, **state}, name=name)
+    prog.add(program.Execute(cs))
+    return out
+
+
+def optional_edges(t: Tensor | None, vertices: int, dtype: DType) -> Edges:
+    """A rank-2 field that holds the whole of `t`, or nothing."""
+    if t is not None:
+        return Edges.nested(np.arange(vertices + 1), Edges.whole(t, vertices))
+    none = np.zeros(vertices + 1, np.int64)
+    return Edges.nested(none, Edges.from_runs(none[:1], none[:0], none[:0], dtype))
+
+
+def _long_layer_norm(
+    graph: Graph,
+    x: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+    axis: int,
+    eps: float,
+    prog: program.Sequence,
+    name: str,
+) -> Tensor:
+    """Layer norm of groups too large for one tile."""
+    acc = _acc(x.dtype)
+    dims = tuple(range(axis, len(x.shape)))
+    kept = (*x.shape[:axis], *([1] * len(dims)))
+    n = prod(x.shape[axis:])
+    wide = map_expr(graph, f"cast($0,{acc.name})", [x], prog, f"{name}/cast", acc)
+    total = reduce(graph, wide, dims, "sum", prog, f"{name}/sum").reshape(kept)
+    centred = map_expr(
+        graph, f"sub($0,mul($1,c({1.0 / n!r})))", [wide, total], prog, f"{name}/centre", acc
+    )
+    square = reduce(graph, centred, dims, "square_sum", prog, f"{name}/square").reshape(kept)
+    inv = f"rsqrt(add(mul($1,c({1.0 / n!r})),c({eps!r})))"
+    text, tensors = f"mul($0,{inv})", [centred, square]
+    for t, name_of in ((scale, "mul"), (bias, "add")):
+        if t is not None:
+            text = f"{name_of}({text},cast(${len(tensors)},{acc.name}))"
+            tensors.append(t)
+    return map_expr(graph, f"cast({text},{x.dtype.name})", tensors, prog, name, x.dtype)

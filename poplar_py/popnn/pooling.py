@@ -1,0 +1,307 @@
+"""Max and average pooling over one to three spatial dims.
+
+Activations whose channels come in blocks of 16 are pooled 16 lanes at a time, others one by one. A
+vertex makes up to 14 pixels of one output row; its edges are the pieces of the input rows its window
+covers, without those in the padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from poplar_py.poplar import program
+from poplar_py.poplar.arrays import offsets_of, ragged
+from poplar_py.poplar.edges import Edges
+from poplar_py.poputil.blocked import add_blocked, blocked_base
+from poplar_py.poputil.boxes import grid_boxes
+from poplar_py.poputil.layout import fresh, memory_order
+from poplar_py.poputil.place import interval_mapping, place_near
+from poplar_py.types import f32, f64, i32
+
+if TYPE_CHECKING:
+    from poplar_py.poplar import Graph, Tensor
+
+__all__ = ["PoolParams", "avg_pool", "max_pool"]
+
+Ints = npt.NDArray[np.int64]
+LANES = 16
+PIXELS = 14
+
+
+@dataclass(frozen=True)
+class PoolParams:
+    """Windows over the spatial dims; pads list all begins, then all ends."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+    def out_sizes(self, spatial: Sequence[int]) -> tuple[int, ...]:
+        """Spatial sizes of the result."""
+        rank = len(self.kernel)
+        return tuple(
+            (
+                spatial[i]
+                + self.pads[i]
+                + self.pads[i + rank]
+                - (self.kernel[i] - 1) * self.dilations[i]
+                - 1
+            )
+            // self.strides[i]
+            + 1
+            for i in range(rank)
+        )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Vertices: output row (block, outer positions), pixel range; their input rows."""
+
+    lanes: int
+    source: Tensor
+    """[blocks, rows, width * lanes], one row per outer position"""
+    block: Ints
+    outer: Ints
+    """index of the output row within its block"""
+    first: Ints
+    count: Ints
+    low: Ints
+    """first input pixel"""
+    width: Ints
+    off: Ints
+    row_ptr: Ints
+    row: Ints
+    """input rows by vertex: index into the rows of the block"""
+
+
+def max_pool(
+    graph: Graph,
+    x: Tensor,
+    params: PoolParams,
+    prog: program.Sequence,
+    name: str = "",
+    *,
+    indices: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Largest element of each window of x [N, C, *in]; padding never wins.
+
+    With `indices` also the i32 position of the first winner, row-major inside its [*in] block.
+    """
+    name = name or "max_pool"
+    spatial = params.out_sizes(x.shape[2:])
+    shape = (*x.shape[:2], *spatial)
+    if prod(shape) == 0:
+        return fresh(graph, x.dtype, shape, name), fresh(graph, i32, shape, name)
+    blocks = None if indices else _blocks(graph, x)
+    work = _plan(x, blocks, params)
+    tile = _tiles(graph, work)
+    out, flat, begin = _output(graph, x, work, shape, tile, blocks is not None, name)
+    edges = _edges(work, flat, begin, x)
+    state = _state(work, params)
+    cs = graph.add_compute_set(name)
+    prog_step = program.Execute(cs)
+    if not indices:
+        codelet = f"popnn::MaxPool<{x.dtype.name},{work.lanes}>"
+        graph.add_vertices(cs, codelet, tile, edges, state, name=name)
+        prog.add(prog_step)
+        return out, None
+    size = work.count * work.lanes
+    mapping = interval_mapping(size, tile)
+    where = graph.add_variable(i32, shape, f"{name}/index", mapping=mapping)
+    edges["index"] = Edges.flat(where.flatten(), begin, begin + size)
+    row_start = work.row * x.shape[-1] + np.repeat(work.low, np.diff(work.row_ptr))
+    table = graph.add_constant(i32, (len(row_start),), row_start, f"{name}/rows", "linear")
+    edges["rows"] = Edges.flat(table, work.row_ptr[:-1], work.row_ptr[1:])
+    graph.add_vertices(cs, f"popnn::MaxPoolIndex<{x.dtype.name}>", tile, edges, state, name=name)
+    prog.add(prog_step)
+    return out, where
+
+
+def avg_pool(
+    graph: Graph,
+    x: Tensor,
+    params: PoolParams,
+    prog: program.Sequence,
+    name: str = "",
+    *,
+    count_include_pad: bool = False,
+    extra: Sequence[int] = (),
+) -> Tensor:
+    """Mean of each window of x [N, C, *in].
+
+    The divisor counts the elements inside x, with `count_include_pad` also those in the padding but
+    for the last `extra[i]` elements of the end pads.
+    """
+    name = name or "avg_pool"
+    spatial = params.out_sizes(x.shape[2:])
+    shape = (*x.shape[:2], *spatial)
+    if prod(shape) == 0:
+        return fresh(graph, x.dtype, shape, name)
+    blocks = _blocks(graph, x)
+    work = _plan(x, blocks, params)
+    tile = _tiles(graph, work)
+    out, flat, begin = _output(graph, x, work, shape, tile, blocks is not None, name)
+    edges = _edges(work, flat, begin, x)
+    state = _state(work, params)
+    more = tuple(extra) or (0,) * len(params.kernel)
+    state |= _counts(work, params, x.shape[2:], count_include_pad, more)
+    acc = f64 if x.dtype is f64 else f32
+    codelet = f"popnn::AvgPool<{x.dtype.name},{acc.name},{work.lanes}>"
+    cs = graph.add_compute_set(name)
+    graph.add_vertices(cs, codelet, tile, edges, state, name=name)
+    prog.add(program.Execute(cs))
+    return out
+
+
+def _blocks(graph: Graph, x: Tensor) -> Tensor | None:
+    """x as [N, C/16, *in, 16] when its channels lie 16 by 16 in memory; else None."""
+    found = blocked_base(graph, x)
+    if found is not None:
+        return found
+    n, channels, *spatial = x.shape
+    if channels % LANES or memory_order(x) is None:
+        return None
+    rank = len(x.shape)
+    view = x.reshape((n, channels // LANES, LANES, *spatial))
+    view = view.dim_shuffle((0, 1, *range(3, rank + 1), 2))
+    start, length = view.slice(0, 1, 0).slice(0, 1, 1).runs()
+    return view if len(start) and bool((length % LANES == 0).all()) else None
+
+
+def _plan(x: Tensor, blocks: Tensor | None, params: PoolParams) -> _Work:
+    spatial = x.shape[2:]
+    outs = params.out_sizes(spatial)
+    lanes = LANES if blocks is not None else 1
+    base = blocks if blocks is not None else x
+    count = base.shape[0] * base.shape[1]
+    rows = prod(spatial[:-1])
+    source = base.reshape((count, rows, spatial[-1] * lanes))
+    pixels = PIXELS if lanes > 1 else 256
+    lo, size = grid_boxes((count, prod(outs[:-1]), outs[-1]), (1, 1, pixels))
+    stride, dilation, pad = params.strides[-1], params.dilations[-1], params.pads[len(outs) - 1]
+    start = lo[:, 2] * stride - pad
+    reach = (size[:, 2] - 1) * stride + (params.kernel[-1] - 1) * dilation + 1
+    low = np.clip(start, 0, spatial[-1] - 1)
+    high = np.clip(start + reach, low + 1, spatial[-1])
+    ptr, row = _input_rows(spatial[:-1], outs[:-1], params, lo[:, 1])
+    return _Work(
+        lanes, source, lo[:, 0], lo[:, 1], lo[:, 2], size[:, 2], low, high - low, start - low, ptr, row
+    )
+
+
+def _input_rows(
+    spatial: Sequence[int], outs: Sequence[int], params: PoolParams, outer: Ints
+) -> tuple[Ints, Ints]:
+    """For every output row (index over the outer spatial dims) the input rows of its window."""
+    total = prod(outs)
+    valid = np.ones((total, 1), np.bool_)
+    index = np.zeros((total, 1), np.int64)
+    place = np.arange(total)
+    coords: list[Ints] = []
+    for n in reversed(outs):
+        place, at = np.divmod(place, n)
+        coords.insert(0, at)
+    for d, n in enumerate(spatial):
+        taps = np.arange(params.kernel[d]) * params.dilations[d] - params.pads[d]
+        at = coords[d][:, None] * params.strides[d] + taps
+        ok = (at >= 0) & (at < n)
+        valid = (valid[:, :, None] & ok[:, None, :]).reshape(total, -1)
+        index = (index[:, :, None] * n + at[:, None, :]).reshape(total, -1)
+    counts = valid.sum(axis=1)
+    rows = index[valid]
+    ptr = offsets_of(counts.astype(np.int64))
+    per = np.diff(ptr)[outer]
+    owner, rank = ragged(per)
+    return offsets_of(per), rows[ptr[outer][owner] + rank]
+
+
+def _tiles(graph: Graph, work: _Work) -> npt.NDArray[np.int32]:
+    """Near the first input row of each vertex."""
+    rows, length = work.source.shape[1:]
+    some = np.minimum(work.row_ptr[:-1], max(len(work.row) - 1, 0))
+    row = work.row[some] if len(work.row) else np.zeros_like(some)
+    first = (work.block * rows + row) * length + work.low * work.lanes
+    return place_near(graph, work.source.flatten(), first)
+
+
+def _output(
+    graph: Graph,
+    x: Tensor,
+    work: _Work,
+    shape: tuple[int, ...],
+    tile: npt.NDArray[np.int32],
+    blocked: bool,
+    name: str,
+) -> tuple[Tensor, Tensor, Ints]:
+    """The result, its flat memory, and where each vertex's part begins."""
+    size = work.count * work.lanes
+    begin = np.cumsum(size) - size
+    mapping = interval_mapping(size, tile)
+    if blocked:
+        base, view = add_blocked(graph, x.dtype, shape, name, mapping)
+        return view, base.flatten(), begin
+    out = graph.add_variable(x.dtype, shape, name, mapping=mapping)
+    return out, out.flatten(), begin
+
+
+def _edges(work: _Work, flat: Tensor, begin: Ints, x: Tensor) -> dict[str, Edges]:
+    vertex = np.repeat(np.arange(len(work.block)), np.diff(work.row_ptr))
+    lo = np.stack([work.block[vertex], work.row, work.low[vertex] * work.lanes], axis=1)
+    one = np.ones_like(vertex)
+    size = np.stack([one, one, work.width[vertex] * work.lanes], axis=1)
+    return {
+        "out": Edges.flat(flat, begin, begin + work.count * work.lanes),
+        "x": Edges.nested(work.row_ptr, Edges.boxes(work.source, lo, size)),
+    }
+
+
+def _state(work: _Work, params: PoolParams) -> dict[str, int | Ints]:
+    return {
+        "width": work.width.astype(np.int32),
+        "kernel": params.kernel[-1],
+        "stride": params.strides[-1],
+        "dilation": params.dilations[-1],
+        "off": work.off.astype(np.int32),
+    }
+
+
+def _counts(
+    work: _Work,
+    params: PoolParams,
+    spatial: Sequence[int],
+    include: bool,
+    extra: Sequence[int],
+) -> dict[str, Ints]:
+    """`outer`: counted taps of the outer dims; [first, last): counted pixels of a row."""
+    rank = len(params.kernel)
+    outs = params.out_sizes(spatial)
+    outer = np.ones(1, np.int64)
+    for d in range(rank - 1):
+        taps = np.arange(params.kernel[d]) * params.dilations[d] - params.pads[d]
+        at = np.arange(outs[d])[:, None] * params.strides[d] + taps
+        first, last = _counted(params, spatial, d, include, extra)
+        hits = ((at >= first) & (at < last)).sum(axis=1)
+        outer = (outer[:, None] * hits).ravel()
+    first, last = _counted(params, spatial, rank - 1, include, extra)
+    return {
+        "outer": outer[work.outer].astype(np.int32),
+        "first": (first - work.low).astype(np.int32),
+        "last": (last - work.low).astype(np.int32),
+    }
+
+
+def _counted(
+    params: PoolParams, spatial: Sequence[int], d: int, include: bool, extra: Sequence[int]
+) -> tuple[int, int]:
+    """The positions of a dim that count for the divisor."""
+    if not include:
+        return 0, spatial[d]
+    rank = len(params.kernel)
+    return -params.pads[d], spatial[d] + params.pads[d + rank] - extra[d]

@@ -1,0 +1,118 @@
+"""Constant contents: fill, pad, iota."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from poplar_py.poplar import program
+from poplar_py.poplar.edges import Edges
+from poplar_py.popops.elementwise import split_work
+from poplar_py.poputil.layout import fresh, mapping_of, memory_order, plain_order
+from poplar_py.poplar.mapping import linear
+from poplar_py.types import DType, i32
+
+if TYPE_CHECKING:
+    from poplar_py.poplar import Graph, Tensor
+
+__all__ = ["fill", "fill_constant", "iota", "pad", "zero"]
+
+Number = float | int | bool
+
+
+def fill(graph: Graph, t: Tensor, value: Number, prog: program.Sequence, name: str = "") -> None:
+    """Every element of `t` becomes `value`."""
+    if prod(t.shape) == 0:
+        return
+    name = name or "fill"
+    flat = (memory_order(t) or plain_order(tuple(t.shape))).apply(t).flatten()
+    work = split_work(mapping_of(graph, flat), t.numel, t.numel, least=256)
+    cs = graph.add_compute_set(name)
+    edges = {"out": Edges.flat(flat, work.begin, work.end)}
+    state = {"value": np.asarray(value, t.dtype.numpy)[()]}
+    graph.add_vertices(cs, f"popops::Fill<{t.dtype.name}>", work.tile, edges, state, name=name)
+    prog.add(program.Execute(cs))
+
+
+def zero(graph: Graph, t: Tensor, prog: program.Sequence, name: str = "") -> None:
+    """Every element of `t` becomes 0."""
+    fill(graph, t, 0, prog, name or "zero")
+
+
+def fill_constant(
+    graph: Graph,
+    dtype: DType,
+    shape: Sequence[int],
+    value: Number,
+    prog: program.Sequence,
+    name: str = "",
+) -> Tensor:
+    """A new tensor of one value."""
+    out = fresh(graph, dtype, tuple(shape), name or "fill")
+    fill(graph, out, value, prog, name)
+    return out
+
+
+def iota(graph: Graph, n: int, dtype: DType = i32, start: int = 0, name: str = "") -> Tensor:
+    """start, start + 1, ... as a constant of `n` elements, spread linearly."""
+    values = (np.arange(n, dtype=np.int64) + start).astype(dtype.numpy)
+    return graph.add_constant(dtype, (n,), values, name or "iota", "linear")
+
+
+def pad(
+    graph: Graph,
+    t: Tensor,
+    before: Sequence[int],
+    after: Sequence[int],
+    value: Number,
+    prog: program.Sequence,
+    name: str = "",
+) -> Tensor:
+    """`t` between `before[d]` and `after[d]` elements of `value` on every dim.
+
+    The result keeps the order of dims in memory, also that of blocked channels that are not padded.
+    """
+    name = name or "pad"
+    shape = tuple(b + n + a for b, n, a in zip(before, t.shape, after, strict=True))
+    if shape == tuple(t.shape):
+        return t
+    out = _padded_like(graph, t, shape, name)
+    fill(graph, out, value, prog, name)
+    if prod(t.shape) == 0:
+        return out
+    inner = out
+    for d, (b, n) in enumerate(zip(before, t.shape, strict=True)):
+        inner = inner.slice(b, b + n, d)
+    prog.add(program.Copy(t, inner))
+    return out
+
+
+def _padded_like(graph: Graph, t: Tensor, shape: tuple[int, ...], name: str) -> Tensor:
+    """A variable of `shape` whose digits lie in memory as those of `t`."""
+    order = memory_order(t)
+    if order is None or 1 in (d for d, n in zip(t.shape, shape, strict=True) if d != n):
+        return fresh(graph, t.dtype, shape, name)
+    split: list[int] = []
+    digit = 0
+    for old, new in zip(t.shape, shape, strict=True):
+        group: list[int] = []
+        left = old
+        while left > 1:
+            group.append(order.split[digit])
+            left //= order.split[digit]
+            digit += 1
+        if old != new:
+            if len(group) != 1:
+                return fresh(graph, t.dtype, shape, name)
+            group = [new]
+        split += group
+    sizes = tuple(split[p] for p in order.perm)
+    mapping = linear(prod(sizes), graph.num_tiles, grain=16, least=max(16, 128 // t.dtype.size))
+    flat = graph.add_variable(t.dtype, sizes, name, mapping=mapping)
+    inverse = [0] * len(order.perm)
+    for place, p in enumerate(order.perm):
+        inverse[p] = place
+    return flat.dim_shuffle(tuple(inverse)).reshape(shape)
