@@ -9,7 +9,7 @@ import click
 
 from poplar_py.cli.options import Binding, binding_options, machine_options
 from poplar_py.cli.output import Screen
-from poplar_py.driver.emit import FORMS
+from poplar_py.driver.forms import FORMS
 from poplar_py.driver.options import CompileOptions
 
 __all__ = ["compile_command"]
@@ -46,6 +46,7 @@ def compile_command(
     """
     from poplar_py import api
     from poplar_py.files import check_writable, write_text
+    from poplar_py.frontends.build import Sizes, emit_model
 
     if output is None and emit is None:
         raise click.UsageError("say where the result goes: -o OUT.pexe, or --emit FORM")
@@ -53,21 +54,20 @@ def compile_command(
         check_writable(output)
     screen = Screen(as_json)
     options = replace(options, progress=screen.progress)
+    sizes = Sizes.of(binding.dims, binding.shapes, binding.consts)
     with screen.live():
-        source = api.load(model, format=format)
-        given = {"dims": binding.dims, "shapes": binding.shapes, "consts": binding.consts}
+        source = api.load(model, format=format, dims=binding.dims)
         if emit is not None:
-            text = api.emit(source, emit, options, **given)
+            text = emit_model(source, emit, options, sizes)
         else:
-            executable = api.compile_for(source, options, **given)
-    if emit is not None:
-        if output is None:
-            click.echo(text, nl=not text.endswith("\n"))
-        else:
-            write_text(output, text)
-        return
-    executable.save(output)
-    _report(screen, executable, output)
+            executable = api.compile_for(source, options, sizes).executable
+            executable.save(output)
+    if emit is None:
+        _report(screen, executable, output)
+    elif output is None:
+        click.echo(text, nl=not text.endswith("\n"))
+    else:
+        write_text(output, text)
 
 
 def _report(screen: Screen, executable: Any, output: str | None) -> None:

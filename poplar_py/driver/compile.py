@@ -9,11 +9,14 @@ from typing import Any
 from poplar_py import ir
 from poplar_py.diagnostics import OptionError, OutOfTileMemory
 from poplar_py.driver.options import CompileOptions
+from poplar_py.executable.build import BuildOptions, build_from_module
+from poplar_py.executable.executable import Executable as TileExecutable
 from poplar_py.passes import Pass, PassContext, PassManager, parse_pipeline
 from poplar_py.passes.place import MEMORY_SHARE
+from poplar_py.passes.tile_module import TileModule
 from poplar_py.target import Target
 
-__all__ = ["lower_module", "pass_context", "run_passes"]
+__all__ = ["build", "pass_context", "run_passes", "run_pipeline"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -55,13 +58,13 @@ def run_passes(
     return PassManager(context).run(module, passes), context
 
 
-def lower_module(
+def run_pipeline(
     module: ir.Module,
     options: CompileOptions,
     dims: Mapping[str, int] | None = None,
     shapes: Shapes | None = None,
 ) -> tuple[Any, PassContext]:
-    """Runs the whole pipeline on copies of `module`, for more and more IPUs until it fits.
+    """Runs the pipeline of the options on copies of `module`, for more and more IPUs until it fits.
 
     Returns the tile-level module (or what `stop_after` leaves) and the context. Raises
     OutOfTileMemory of the last attempt when even all IPUs of the machine do not hold the model.
@@ -112,3 +115,16 @@ def ipus_for_weights(module: ir.Module, machine: Target) -> int:
     nbytes = sum(op.result.type.nbytes for op in constants)
     one = machine.bytes_per_tile * machine.tiles_per_ipu * MEMORY_SHARE
     return 1 + int(nbytes // one)
+
+
+def build(tiles: Any) -> TileExecutable:
+    """The executable of a tile-level module, as the pipeline leaves it.
+
+    Raises OptionError for a module of the model level: the pipeline ended before `lower`.
+    """
+    if not isinstance(tiles, TileModule):
+        raise OptionError(
+            "the passes end before `lower`: there is nothing to execute",
+            remedy="use @default, or --emit model-ir to see the module",
+        )
+    return build_from_module(tiles, BuildOptions())

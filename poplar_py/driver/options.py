@@ -9,7 +9,7 @@ from pathlib import Path
 from poplar_py.diagnostics import OptionError
 from poplar_py.target import Target
 
-__all__ = ["PLACEMENTS", "CompileOptions", "Dumps", "Progress"]
+__all__ = ["PLACEMENTS", "CompileOptions", "Dumps", "Progress", "silent"]
 
 PLACEMENTS = ("auto", "one", "spread")
 
@@ -17,7 +17,7 @@ Progress = Callable[[str], None]
 """Called with the name of the step that begins: a pass, "codelets", "run", ..."""
 
 
-def _silent(_step: str) -> None:
+def silent(_step: str) -> None:
     """The progress of a compilation nobody watches."""
 
 
@@ -54,7 +54,7 @@ class CompileOptions:
     replicas: int = 1
     pipeline: str = "@default"
     dumps: Dumps = field(default_factory=Dumps)
-    progress: Progress = field(default=_silent, compare=False)
+    progress: Progress = field(default=silent, compare=False)
 
     def __post_init__(self) -> None:
         if self.placement not in PLACEMENTS:

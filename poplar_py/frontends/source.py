@@ -10,35 +10,44 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from poplar_py import files
-from poplar_py.diagnostics import FileError, InputError, Location, OptionError
+import numpy as np
+import onnx
+
+from poplar_py import ir
+from poplar_py.diagnostics import FileError, InputError, Location, OptionError, UnsupportedOp
 from poplar_py.driver.signature import Array
-from poplar_py.ir import Module, Value
+from poplar_py.frontends import pml
+from poplar_py.frontends.onnx import model as onnx_model
+from poplar_py.ir import Module
+from poplar_py.ir.rewrite import clone_module, replace_values
+from poplar_py.ops.core import Constant
 from poplar_py.types import TensorType
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["FORMATS", "LoadedModel", "ModuleModel", "OnnxModel", "Specialisation", "load_model"]
 
 FORMATS = ("onnx", "pml", "pir")
 
 
+Values = Mapping[str, Any]
+"""Inputs by name: an array, for ONNX also a list of arrays (sequence) or None (absent)."""
+
+
 @dataclass(frozen=True)
 class Specialisation:
     """A module for one set of shapes and compile-time values.
 
-    `dims` and `shapes` are what `infer-shapes` still has to bind. `declared` are the inputs as the
-    model declares them, without those that became constants.
+    `dims` and `shapes` are what `infer-shapes` still has to bind. `consts` are the inputs whose
+    values the module was made for; they are still inputs, but nothing reads them.
     """
 
     module: Module
-    dims: dict[str, int]
-    shapes: dict[str, tuple[int, ...]]
+    dims: dict[str, int] = field(default_factory=dict[str, int])
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    consts: dict[str, Array] = field(default_factory=dict[str, Array])
 
 
 class LoadedModel(ABC):
@@ -53,17 +62,25 @@ class LoadedModel(ABC):
 
     @property
     @abstractmethod
-    def outputs(self) -> dict[str, TensorType | None]:
-        """Declared outputs; None where the file does not tell the type."""
+    def outputs(self) -> dict[str, TensorType]:
+        """Declared outputs whose type the file tells."""
 
     @abstractmethod
     def specialise(
-        self,
-        dims: Mapping[str, int],
-        shapes: Mapping[str, tuple[int, ...]],
-        consts: Mapping[str, Array],
+        self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
     ) -> Specialisation:
-        """The module for these sizes and values of inputs."""
+        """The module for these sizes. An input that has to be known at compile time is taken from
+        `consts`, else from `values`. Raises UnboundDims or UnsupportedOp listing what is missing.
+        """
+
+    def flatten(self, inputs: Values) -> dict[str, Array]:
+        """The inputs as plain arrays by the names of the module's inputs."""
+        return {name: np.asarray(value) for name, value in inputs.items()}
+
+    def pack(self, module: Module, outputs: Mapping[str, Array]) -> dict[str, Any]:
+        """The module's outputs as the model declares them."""
+        del module
+        return dict(outputs)
 
 
 class ModuleModel(LoadedModel):
@@ -78,98 +95,102 @@ class ModuleModel(LoadedModel):
         return {value.name: value.type for value in self.module.main.inputs}
 
     @property
-    def outputs(self) -> dict[str, TensorType | None]:
+    def outputs(self) -> dict[str, TensorType]:
         graph = self.module.main
         return {graph.output_name(i): value.type for i, value in enumerate(graph.outputs)}
 
     def specialise(
-        self,
-        dims: Mapping[str, int],
-        shapes: Mapping[str, tuple[int, ...]],
-        consts: Mapping[str, Array],
+        self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
     ) -> Specialisation:
-        from poplar_py.ir.rewrite import clone_module
-
+        del values
         module = clone_module(self.module)
-        for name, array in consts.items():
-            make_constant(module, name, array)
-        kept = {n: tuple(s) for n, s in shapes.items() if n not in consts}
-        return Specialisation(module, dict(dims), kept)
+        held = {name: make_constant(module, name, np.asarray(v)) for name, v in consts.items()}
+        return Specialisation(module, dict(dims), dict(shapes), held)
 
 
-def make_constant(module: Module, name: str, array: Array) -> None:
-    """Turns input `name` of the main graph into a constant of that value.
+def make_constant(module: Module, name: str, array: Array) -> Array:
+    """Lets everything that reads input `name` of the main graph read this value instead.
 
-    Raises InputError for an unknown input or a value of another shape or kind.
+    Returns the value in the input's type. Raises InputError for an unknown input or another rank.
     """
-    from poplar_py.ir.rewrite import replace_values
-    from poplar_py.ops.core import Constant
-
     graph = module.main
     value = next((v for v in graph.inputs if v.name == name), None)
     if value is None:
         known = ", ".join(v.name for v in graph.inputs)
         raise InputError(f"unknown input {name!r}", remedy=f"inputs are: {known}")
-    if len(array.shape) != value.rank:
-        raise InputError(f"--const {name}: the value has {array.ndim} axes, not {value.rank}")
+    if array.ndim != value.rank:
+        raise InputError(f"the value of input {name!r} has {array.ndim} axes, not {value.rank}")
     constant = Constant(array.astype(value.dtype.numpy))
-    constant.result.name = name
-    graph.inputs.remove(value)
-    for index, other in enumerate(graph.inputs):
-        other.index = index
+    replace_values(graph, {value: constant.result})
     graph.ops.insert(0, constant)
-    mapping: dict[Value, Value] = {value: constant.result}
-    replace_values(graph, mapping)
+    return constant.value
 
 
 class OnnxModel(LoadedModel):
     """An ONNX model; its nodes are imported by `specialise`."""
 
-    def __init__(self, proto: onnx.ModelProto, path: Path | None) -> None:
-        from poplar_py.frontends.onnx import declared_inputs, declared_outputs
-
-        self.proto = proto
-        self.path = path
-        self.name = path.stem if path is not None else proto.graph.name or "model"
-        self._inputs: dict[str, TensorType] = declared_inputs(proto)
-        self._outputs: dict[str, TensorType | None] = declared_outputs(proto)
+    def __init__(self, model: onnx_model.OnnxModel) -> None:
+        self.model = model
+        self.name = model.name
 
     @property
     def inputs(self) -> dict[str, TensorType]:
-        return self._inputs
+        return {spec.name: spec.type for spec in self.model.inputs}
 
     @property
-    def outputs(self) -> dict[str, TensorType | None]:
-        return self._outputs
+    def outputs(self) -> dict[str, TensorType]:
+        return {}
 
     def specialise(
-        self,
-        dims: Mapping[str, int],
-        shapes: Mapping[str, tuple[int, ...]],
-        consts: Mapping[str, Array],
+        self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
     ) -> Specialisation:
-        from poplar_py.frontends.onnx import load_onnx
+        fixed: dict[str, Any] = dict(consts)
+        while True:
+            needed = self._missing(dims, shapes, fixed, values)
+            if isinstance(needed, Module):
+                held = {name: np.asarray(value) for name, value in fixed.items()}
+                return Specialisation(needed, consts=held)
+            fixed.update({name: values[name] for name in needed})
 
-        origin: Any = self.proto if self.path is None else self.path
-        module = load_onnx(origin, dims=dict(dims), shapes=dict(shapes), consts=dict(consts))
-        return Specialisation(module, {}, {})
+    def _missing(
+        self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
+    ) -> Module | list[str]:
+        """The module, or names of inputs it needs the values of. Raises when they are unknown."""
+        try:
+            return self.model.specialise(dims=dims, shapes=shapes, consts=consts)
+        except UnsupportedOp:
+            names = self.model.shape_inputs(dims=dims, shapes=shapes, consts=consts)
+            if not names or any(name not in values for name in names):
+                raise
+            return list(names)
+
+    def flatten(self, inputs: Values) -> dict[str, Array]:
+        return self.model.flatten(inputs)
+
+    def pack(self, module: Module, outputs: Mapping[str, Array]) -> dict[str, Any]:
+        names = [module.main.output_name(i) for i in range(len(module.main.outputs))]
+        packed = onnx_model.pack_outputs(module, [outputs[name] for name in names])
+        return dict(zip(self.model.outputs, packed, strict=True))
 
 
 def load_model(
-    origin: str | Path | bytes | onnx.ModelProto | Module, format: str | None = None
+    origin: str | Path | bytes | onnx.ModelProto | Module,
+    format: str | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> LoadedModel:
     """Reads a model: a path, `-` for standard input, bytes, an `onnx.ModelProto` or a module.
 
     `format` is onnx, pml or pir; it is taken from the file's name unless given, and needed for
-    bytes and standard input. Raises FileError or ParseError with the place of the fault.
+    bytes and standard input. `dims` are sizes a `.pml` text computes with. Raises FileError or
+    ParseError with the place of the fault.
     """
     if isinstance(origin, Module):
         return ModuleModel(origin)
     if isinstance(origin, bytes):
-        return _from_bytes(origin, _known_format(format, "the bytes"), "<bytes>")
+        return _from_bytes(origin, _known_format(format, "the bytes"), "<bytes>", dims or {})
     if isinstance(origin, (str, Path)):
-        return _from_path(origin, format)
-    return OnnxModel(origin, None)
+        return _from_path(origin, format, dims or {})
+    return OnnxModel(onnx_model.open_onnx(origin))
 
 
 def _known_format(format: str | None, what: str) -> str:
@@ -180,11 +201,10 @@ def _known_format(format: str | None, what: str) -> str:
     return format
 
 
-def _from_path(origin: str | Path, format: str | None) -> LoadedModel:
+def _from_path(origin: str | Path, format: str | None, dims: Mapping[str, int]) -> LoadedModel:
     if origin == "-":
-        return _from_bytes(
-            sys.stdin.buffer.read(), _known_format(format, "standard input"), "<stdin>"
-        )
+        data = sys.stdin.buffer.read()
+        return _from_bytes(data, _known_format(format, "standard input"), "<stdin>", dims)
     path = Path(origin)
     kind = format or path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
@@ -194,34 +214,17 @@ def _from_path(origin: str | Path, format: str | None) -> LoadedModel:
             remedy="name it .onnx, .pml or .pir, or give --format",
         )
     if kind == "onnx":
-        return OnnxModel(parse_onnx(files.read_bytes(path), str(path)), path)
-    if kind == "pir":
-        from poplar_py.ir.resources import load_pir
-
-        return ModuleModel(load_pir(path))
-    from poplar_py.frontends.pml import load_pml
-
-    return ModuleModel(load_pml(path))
+        return OnnxModel(onnx_model.open_onnx(path))
+    return ModuleModel(ir.load_pir(path) if kind == "pir" else pml.load_pml(path, dims=dims))
 
 
-def _from_bytes(data: bytes, format: str, name: str) -> LoadedModel:
+def _from_bytes(data: bytes, format: str, name: str, dims: Mapping[str, int]) -> LoadedModel:
     if format == "onnx":
-        return OnnxModel(parse_onnx(data, name), None)
+        return OnnxModel(onnx_model.open_onnx(data))
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise FileError(f"{name} is not UTF-8 text: {error}", Location(name, 0, 0)) from error
     if format == "pir":
-        from poplar_py import ir
-
         return ModuleModel(ir.parse_module(text, name))
-    from poplar_py.frontends.pml import parse_pml
-
-    return ModuleModel(parse_pml(text, name))
-
-
-def parse_onnx(data: bytes, name: str) -> onnx.ModelProto:
-    """Decodes a protobuf. Raises FileError when it is truncated or no ONNX model."""
-    from poplar_py.frontends.onnx import parse_proto
-
-    return parse_proto(data, name)
+    return ModuleModel(pml.parse_pml(text, name, dims=dims))

@@ -1,5 +1,5 @@
-// A classifier of 28 x 28 images: three dense layers. Try
-//     poplar-py run samples/models/mlp.pml --random-inputs 1 --dim batch=8
+# A classifier of 28 x 28 images: three dense layers. Try
+#     poplar-py run samples/models/mlp.pml --random-inputs 1 --dim batch=8
 
 def dense(x: f32[b, n], m: int) -> f32[b, m] {
     param w: f32[n, m] = glorot_uniform()

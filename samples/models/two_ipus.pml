@@ -1,5 +1,5 @@
-// The same kind of network, its layers placed by hand on two IPUs. Try
-//     poplar-py run samples/models/two_ipus.pml --random-inputs 1 --dim batch=8 --profile report/
+# The same kind of network, its layers placed by hand on two IPUs. Try
+#     poplar-py run samples/models/two_ipus.pml --random-inputs 1 --dim batch=8 --profile report/
 
 def dense(x: f32[b, n], m: int) -> f32[b, m] {
     param w: f32[n, m] = glorot_uniform()

@@ -1,0 +1,142 @@
+"""The text forms of `poplar-py compile --emit`: one for each level a program passes through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from poplar_py import ir
+from poplar_py.codegen.emit import emit_kernel
+from poplar_py.codegen.jit import Jit
+from poplar_py.codelets.codelet import Codelet
+from poplar_py.codelets.codelet_text import print_codelet
+from poplar_py.diagnostics import OptionError
+from poplar_py.driver.compile import build, run_passes, run_pipeline
+from poplar_py.driver.forms import FORMS
+from poplar_py.driver.options import CompileOptions
+from poplar_py.executable.executable import Executable
+from poplar_py.passes import module_text, parse_pipeline
+
+__all__ = ["FORMS", "emit"]
+
+_TILES_SHOWN = 64
+"""Tiles listed one by one in a memory map: the fullest ones."""
+
+
+def emit(
+    form: str,
+    module: ir.Module,
+    options: CompileOptions,
+    dims: Mapping[str, int],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> str:
+    """The text of one form. Raises OptionError for an unknown form, and what passes raise."""
+    if form not in FORMS:
+        raise OptionError(f"unknown form {form!r}", remedy=f"use {', '.join(FORMS)}")
+    if form in ("model-ir", "dot"):
+        lowered = model_level(module, options, dims, shapes)
+        return module_text(lowered) if form == "model-ir" else dot(lowered)
+    tiles, _ = run_pipeline(module, options, dims, shapes)
+    if form == "tile-ir":
+        return module_text(tiles)
+    executable = build(tiles)
+    if form == "memory-map":
+        return memory_map(executable)
+    return "\n".join(_codelet_texts(form, executable.codelets))
+
+
+def model_level(
+    module: ir.Module,
+    options: CompileOptions,
+    dims: Mapping[str, int],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> ir.Module:
+    """The module after those passes of the pipeline that stay on the model level."""
+    passes = parse_pipeline(options.pipeline)
+    kept = [p for p in passes if p.level == "model" and (p.leaves or p.level) == "model"]
+    target = options.replica_machine()
+    result, _ = run_passes(ir.clone_module(module), kept, options, target, dims, shapes)
+    return result
+
+
+def _codelet_texts(form: str, codelets: Iterable[Codelet]) -> Iterable[str]:
+    """Codelet IR, LLVM text or assembly of all codelets, each once."""
+    jit = Jit() if form == "asm" else None
+    for codelet in sorted(codelets, key=lambda c: c.name):
+        if form == "codelet-ir":
+            yield print_codelet(codelet.ir)
+            continue
+        _, text = emit_kernel(codelet, checked=not codelet.builtin)
+        head = f"; {codelet.name}\n" if jit is None else f"# {codelet.name}\n"
+        yield head + (text if jit is None else jit.assembly(text))
+
+
+def dot(module: ir.Module) -> str:
+    """The model-level graph for Graphviz: ops as boxes, one cluster per IPU."""
+    lines = ["digraph model {", "  rankdir=TB;", '  node [shape=box, fontname="monospace"];']
+    graph = module.main
+    node_of: dict[ir.Value, str] = {}
+    for k, value in enumerate(graph.inputs):
+        node_of[value] = f"in{k}"
+        lines.append(f'  in{k} [shape=ellipse, label="{_escape(value.name)}\\n{value.type}"];')
+    groups: dict[int | None, list[str]] = {}
+    edges: list[str] = []
+    shown = [op for op in graph.ops if op.opname != "core.constant"]
+    for k, op in enumerate(shown):
+        types = ", ".join(str(value.type) for value in op.results)
+        groups.setdefault(op.ipu, []).append(f'op{k} [label="{op.opname}\\n{types}"];')
+        for value in op.operands():
+            if value in node_of:
+                edges.append(f"  {node_of[value]} -> op{k};")
+        node_of.update(dict.fromkeys(op.results, f"op{k}"))
+    for ipu, nodes in groups.items():
+        lines += _cluster(ipu, nodes)
+    lines += edges
+    for k, value in enumerate(graph.outputs):
+        lines.append(f'  out{k} [shape=ellipse, label="{_escape(graph.output_name(k))}"];')
+        if value in node_of:
+            lines.append(f"  {node_of[value]} -> out{k};")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _cluster(ipu: int | None, nodes: list[str]) -> list[str]:
+    if ipu is None:
+        return [f"  {node}" for node in nodes]
+    inside = [f"    {node}" for node in nodes]
+    return [f"  subgraph cluster_ipu{ipu} {{", f'    label="IPU {ipu}";', *inside, "  }"]
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def memory_map(executable: Executable) -> str:
+    """Bytes per tile, and what lies at which offset on the fullest tiles."""
+    memory, items, target = executable.memory, executable.items, executable.target
+    total = memory.total
+    limit = target.bytes_per_tile
+    lines = [
+        f"target {target.system.name}: {target.num_ipus} IPUs x {target.tiles_per_ipu} tiles x "
+        f"{limit:,} bytes",
+        f"used {int(total.sum()):,} bytes; fullest tile {int(total.max(initial=0)):,}; "
+        f"live-load bound {int(memory.bound.sum()):,}, planned {int(memory.data.sum()):,}",
+        "",
+        "tile   code  state  always live  data  bound  free",
+    ]
+    order = np.argsort(-total, kind="stable")[:_TILES_SHOWN]
+    shown = [int(t) for t in order if total[t] > 0]
+    for tile in shown:
+        cells = (memory.code, memory.state, memory.always, memory.data, memory.bound)
+        numbers = "  ".join(f"{int(cell[tile]):,}" for cell in cells)
+        lines.append(f"{tile}: {numbers}  {limit - int(total[tile]):,}")
+    for tile in shown[:4]:
+        lines += ["", f"tile {tile}, offsets in its data area"]
+        entries = np.flatnonzero((items.tile == tile) & (items.nbytes > 0))
+        for entry in entries[np.argsort(memory.at[entries], kind="stable")].tolist():
+            item, at = int(items.item[entry]), int(memory.at[entry])
+            end = at + int(items.nbytes[entry])
+            kind = "always live" if items.always[item] else "now and then"
+            where = items.locs[item].short
+            lines.append(f"  {at:8,} to {end:8,}  {kind:12}  {items.names[item]}  {where}".rstrip())
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,82 @@
+"""ModelEngine: runs an executable on dicts of arrays; a thin layer over the tile-level engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from poplar_py.driver.executable import Executable
+from poplar_py.driver.signature import Array
+from poplar_py.profile.report import Report
+from poplar_py.runtime.engine import TileEngine
+
+__all__ = ["EngineOptions", "ModelEngine"]
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How a program is run; none of these changes a result."""
+
+    threads: int | None = None
+    faithful_exchange: bool = False
+    check_uninitialised: bool = False
+
+
+class ModelEngine:
+    """One executable, loaded. Not thread-safe except for `stop`."""
+
+    def __init__(self, executable: Executable, options: EngineOptions) -> None:
+        self.executable = executable
+        self.options = options
+        self._tile: TileEngine | None = None
+        self._counts: Any = None
+        self._seconds: float | None = None
+
+    def prepare(self) -> TileEngine:
+        """The tile-level engine, made on first use: compiles codelets, fills tile memories."""
+        if self._tile is None:
+            self._tile = TileEngine(
+                self.executable.tile,
+                threads=self.options.threads,
+                replicas=self.executable.replicas,
+                faithful_exchange=self.options.faithful_exchange,
+                check_uninitialised=self.options.check_uninitialised,
+            )
+        return self._tile
+
+    def run(self, inputs: Mapping[str, Any], timeout: float | None = None) -> dict[str, Array]:
+        """Copies inputs in, runs the program once on all replicas, copies outputs out."""
+        signature = self.executable.signature
+        arrays = signature.check(self.executable.complete(inputs))
+        engine = self.prepare()
+        begin = time.perf_counter()
+        for port in signature.inputs:
+            for replica in range(signature.replicas):
+                engine.write(
+                    port.name, signature.shard(port, arrays[port.name], replica), replica=replica
+                )
+        engine.run(0, timeout=timeout)
+        outputs: dict[str, Array] = {}
+        for port in signature.outputs:
+            shape = port.type.static_shape
+            parts = [
+                np.asarray(engine.read(port.name, replica=r)).reshape(shape)
+                for r in range(signature.replicas if port.split is not None else 1)
+            ]
+            outputs[port.name] = signature.join(port, parts)
+        self._seconds = time.perf_counter() - begin
+        self._counts = engine.counts()
+        return outputs
+
+    def stop(self) -> None:
+        """Ends a run of another thread."""
+        if self._tile is not None:
+            self._tile.stop()
+
+    def report(self) -> Report:
+        """The report of the last run; before any, the static one."""
+        return self.executable.report(self._counts, self._seconds)

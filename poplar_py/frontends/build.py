@@ -1,0 +1,112 @@
+"""From a loaded model to an executable, for given sizes and values of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from poplar_py.driver.compile import build, run_pipeline
+from poplar_py.driver.emit import emit
+from poplar_py.driver.executable import Executable
+from poplar_py.driver.options import CompileOptions
+from poplar_py.driver.signature import Binding, Port, Signature, batch_axis, bind_inputs
+from poplar_py.frontends.source import LoadedModel, Specialisation, Values
+from poplar_py.ir import Module
+from poplar_py.types import TensorType
+
+__all__ = ["Compiled", "Sizes", "compile_model", "emit_model", "specialise"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is known about the inputs: sizes of free dims, shapes (of all replicas together),
+    values to compile for, and values that may be used where one is needed."""
+
+    dims: Mapping[str, int]
+    shapes: Mapping[str, Sequence[int]]
+    consts: Values
+    values: Values
+
+    @staticmethod
+    def of(
+        dims: Mapping[str, int] | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        consts: Values | None = None,
+        values: Values | None = None,
+    ) -> Sizes:
+        return Sizes(dims or {}, shapes or {}, consts or {}, values or {})
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An executable and the model-level module it was made from."""
+
+    executable: Executable
+    module: Module
+
+
+def specialise(
+    model: LoadedModel, options: CompileOptions, sizes: Sizes
+) -> tuple[Specialisation, Binding]:
+    """The module of one replica, and how its inputs are split."""
+    declared = model.inputs
+    shapes = {name: tuple(shape) for name, shape in sizes.shapes.items()}
+    for name, value in sizes.consts.items():
+        if hasattr(value, "shape"):
+            shapes.setdefault(name, value.shape)
+    binding = bind_inputs(declared, sizes.dims, shapes, options.replicas)
+    found = model.specialise(sizes.dims, binding.shapes, sizes.consts, sizes.values)
+    return found, binding
+
+
+def compile_model(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:
+    """Compiles a model for a machine. Raises what reading, passes and planning raise."""
+    options.progress("import")
+    found, binding = specialise(model, options, sizes)
+    tiles, _ = run_pipeline(found.module, options, found.dims, found.shapes)
+    options.progress("codelets")
+    signature = signature_of(model, found.module, binding, options.replicas)
+    executable = Executable(
+        build(tiles),
+        signature,
+        model.name,
+        options.machine().num_ipus,
+        dict(found.consts),
+    )
+    return Compiled(executable, found.module)
+
+
+def signature_of(model: LoadedModel, module: Module, binding: Binding, replicas: int) -> Signature:
+    """Ports of a module whose types are static; outputs are joined where the batch stands."""
+    graph = module.main
+    inputs = tuple(
+        Port(v.name, v.type, binding.splits.get(v.name) if replicas > 1 else None)
+        for v in graph.inputs
+    )
+    batch = {
+        type.shape[axis]
+        for name, type in model.inputs.items()
+        if (axis := binding.splits.get(name)) is not None and isinstance(type.shape[axis], str)
+    }
+    outputs: list[Port] = []
+    for index, value in enumerate(graph.outputs):
+        name = graph.output_name(index)
+        declared = model.outputs.get(name, value.type)
+        axis = output_axis(declared, batch) if replicas > 1 else None
+        outputs.append(Port(name, value.type, axis))
+    return Signature(inputs, tuple(outputs), replicas)
+
+
+def output_axis(declared: TensorType, batch: set[Any]) -> int | None:
+    """Where replicas' outputs are joined: at the batch dim, else along the first axis."""
+    if not declared.rank:
+        return None
+    axis = batch_axis(declared, batch) if batch else 0
+    return 0 if axis is None else axis
+
+
+def emit_model(model: LoadedModel, form: str, options: CompileOptions, sizes: Sizes) -> str:
+    """The text form of a model that `poplar-py compile --emit FORM` shows."""
+    found, _ = specialise(model, options, sizes)
+    return emit(form, found.module, options, found.dims, found.shapes)
