@@ -70,7 +70,7 @@ class VertexGroup:
 
     ``tiles`` int32[n] (-1: not mapped yet), ``edges`` by field, ``state`` by field: an array [n]
     for scalars, StateVectors for vectors; fields never set are absent and hold zeros. ``order``:
-    host sort key int64[n] or [n, k], or None. ``seq`` int64[n]: order of addition in the compute set.
+    host sort key int64[n] or [n, k], or None. ``seq`` int64[n]: order of addition in the set.
     ``perf`` int64[n] cycles given by the user, -1 where the codelet's own figure holds, or None.
     """
 

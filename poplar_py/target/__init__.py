@@ -1,8 +1,22 @@
 """Machine descriptions, link topology and the cycle model; every figure carries its source."""
 
 from poplar_py.target.chips import CHIPS, Chip
+from poplar_py.target.cycles import CycleModel, ExchangeCost
 from poplar_py.target.figures import Figure
+from poplar_py.target.lanes import tile_cycles
+from poplar_py.target.machine_file import load_system
 from poplar_py.target.systems import SYSTEMS, System
 from poplar_py.target.target import Target
 
-__all__ = ["CHIPS", "SYSTEMS", "Chip", "Figure", "System", "Target"]
+__all__ = [
+    "CHIPS",
+    "SYSTEMS",
+    "Chip",
+    "CycleModel",
+    "ExchangeCost",
+    "Figure",
+    "System",
+    "Target",
+    "load_system",
+    "tile_cycles",
+]

@@ -32,14 +32,14 @@ class Chip:
     load_bytes_per_cycle: Figure
     store_bytes_per_cycle: Figure
     memcpy_bytes_per_cycle: Figure
+    copy_call: Figure
+    """Fixed part of a copy within a tile by all workers."""
     exchange_bytes_per_cycle: Figure
     """Into and out of a tile at the same time."""
     tiles_per_exchange_bus: Figure
     """Tiles of one group may receive the same data together at a multiple of the rate."""
-    exchange_setup: Figure
-    """From the sync event to the first word at its receiver."""
     fragment_cycles: Figure
-    """Per non-contiguous fragment a tile sends or receives, beyond its first."""
+    """Per fragment that does not continue the one before in the tile's own memory."""
     sync_internal: Figure
     """Sync of one IPU's tiles."""
     sync_global: Figure
@@ -79,11 +79,13 @@ GC200 = Chip(
     load_bytes_per_cycle=per_cycle(16, "user-guide", "128-bit loads from interleaved elements"),
     store_bytes_per_cycle=per_cycle(8, "user-guide"),
     memcpy_bytes_per_cycle=per_cycle(8, "ipu21-stack", "16 where both sides are interleaved"),
+    copy_call=cycles(288, "ipu21-stack", "a copy call on six workers"),
     exchange_bytes_per_cycle=per_cycle(4, "datasheet", "8 TB/s = 1472 x 4 B x clock"),
     tiles_per_exchange_bus=count(2, "poplibs", "poplin's exchange estimator"),
-    exchange_setup=cycles(0, "chosen", "counted in the sync figure, which spans both"),
-    fragment_cycles=cycles(2, "chosen", "one address and one send instruction per fragment"),
-    sync_internal=cycles(118, "elk", "per exchange phase of one IPU"),
+    fragment_cycles=cycles(
+        1, "chosen", "one instruction; messages that go on in memory cost none (citadel: gather)"
+    ),
+    sync_internal=cycles(118, "elk", "per exchange phase of one IPU, fitted"),
     sync_global=cycles(600, "ipu21-stack", "budget for a sync that leaves the IPU"),
     mac_f16_f16=_mac(64, "4 cycles for 16 x 16; 249.7 TFLOPS"),
     mac_f16_f32=_mac(32, "8 units of 4"),

@@ -11,6 +11,7 @@ Sources (short names used in ``Figure.source``):
 ``ipu21-stack``  osmarks/ipu-stack, an independent IPU21 toolchain (measured constants)
 ``cambrian``     Cambrian-AI white paper on Mk2 systems, April 2021
 ``clt``          Graphcore command line tools documentation (traffic tests)
+``tutorials``    Graphcore tutorials (MIT): printed outputs of the IPU Model
 ``derived``      worked out from the others; the note says how
 ``chosen``       our choice where nothing is published; the note says why
 """

@@ -23,9 +23,11 @@ class System:
     num_ipus: int
     ipus_per_machine: int
     """IPUs that share one gateway and its streaming memory."""
+    pod: int
+    """IPUs joined by IPU-Links; more IPUs form several pods, joined by their gateways."""
     topology: str
     link_rate: Figure
-    """Per IPU-Link and direction."""
+    """Per link unit and direction."""
     links_on_rung: Figure
     """Parallel links between the two IPUs of a rung."""
     links_on_rail: Figure
@@ -36,6 +38,8 @@ class System:
     """Host to device, per IPU."""
     host_rate_out: Figure
     """Device to host, per IPU."""
+    host_machine_rate: Figure
+    """All IPUs of a machine together, per direction."""
     host_sync: Figure
     """One handshake with the host."""
     remote_rate: Figure
@@ -64,14 +68,16 @@ def _system(name: str, chip: Chip, ipus: int, topology: str) -> System:
         chip=chip,
         num_ipus=ipus,
         ipus_per_machine=min(ipus, 4),
+        pod=max(ipus, 64),
         topology=topology,
-        link_rate=rate(32e9, "datasheet", "64 GB/s both directions, ten links an IPU: 320 GB/s"),
-        links_on_rung=count(4, "poplibs", "links between the two IPUs of a pair"),
-        links_on_rail=count(2, "poplibs", "links up and links down"),
-        link_efficiency=Figure(0.85, "", "poplibs", "of the raw rate, also seen in a link test"),
+        link_rate=rate(16e9, "poplibs", "a unit of 128 Gb/s, half an IPU-Link"),
+        links_on_rung=count(4, "poplibs", "units between a pair: 54 GB/s; citadel measured 55"),
+        links_on_rail=count(2, "poplibs", "units up or down: 27.2 GB/s; clt measured 26.5"),
+        link_efficiency=Figure(0.85, "", "poplibs", "of the raw rate"),
         hop_latency=seconds(15e-9, "poplibs", "one hop"),
-        host_rate_in=rate(5.86e9, "citadel", "one IPU over PCIe"),
-        host_rate_out=rate(5.86e9, "chosen", "as host to device"),
+        host_rate_in=rate(8e9, "tutorials", "40 MB in 6.66 M cycles at 1.33 GHz, one IPU"),
+        host_rate_out=rate(8e9, "chosen", "as host to device"),
+        host_machine_rate=rate(25e9, "datasheet", "two 100 GbE ports to the host, per direction"),
         host_sync=seconds(0.363e-6, "clt", "4095 host syncs in 1485 us"),
         remote_rate=rate(20e9, "cambrian", "sustained, per machine"),
         remote_bytes=bytes_(256 * GIB, "datasheet", "two DDR4 DIMMs per machine, at most"),

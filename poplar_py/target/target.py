@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from poplar_py.diagnostics import OptionError
 from poplar_py.target.chips import CHIPS, Chip
+from poplar_py.target.machine_file import load_system
 from poplar_py.target.systems import SYSTEMS, System
 from poplar_py.types import DType
 
@@ -32,6 +33,13 @@ def _within(value: int, limit: int, what: str) -> int:
     if not 1 <= value <= limit:
         raise OptionError(f"{what} is {value}", remedy=f"give a number from 1 to {limit}")
     return value
+
+
+def _named_system(name: str) -> System:
+    """A system by name, or from a TOML file."""
+    if name.endswith(".toml"):
+        return load_system(name)
+    return _lookup(SYSTEMS, name, "system")
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Target:
         """A target of a whole system, or of its first ``ipus`` IPUs (more are allowed: the links go
         on as they are). Systems: ipu, m2000, bow2000, pod16, pod64, bow-pod64, or one from a file.
         """
-        known = system if isinstance(system, System) else _lookup(SYSTEMS, system, "system")
+        known = system if isinstance(system, System) else _named_system(system)
         n = _within(known.num_ipus if ipus is None else ipus, MAX_IPUS, "the number of IPUs")
         tiles = int(known.chip.tiles.value) if tiles_per_ipu is None else tiles_per_ipu
         return Target(known, n, _within(tiles, MAX_TILES_PER_IPU, "tiles per IPU"))
