@@ -64,7 +64,9 @@ def bind_shapes(
             names = ", ".join(inputs) or "none"
             raise InputError(f"there is no input {name!r}", remedy=f"the inputs are {names}")
         if len(shape) != value.rank:
-            raise InputError(f"input {name} is {value.type}; the shape {_x(shape)} has another rank")
+            raise InputError(
+                f"input {name} is {value.type}; the shape {_x(shape)} has another rank"
+            )
         for dim, size in zip(value.shape, shape, strict=True):
             known = found.setdefault(dim, size) if isinstance(dim, str) else dim
             if known != size:

@@ -61,10 +61,10 @@ def binary(b: Builder, sign: str, left: PmlValue, right: PmlValue) -> PmlValue:
                 remedy=f"bind it: --dim {free.name}=N",
             )
         raise TypeMismatch(f"{describe(left)} {sign} {describe(right)}: no such operation")
-    return _numbers(sign, cast("Any", left), cast("Any", right))
+    return _numbers(sign, left, right)
 
 
-def _numbers(sign: str, left: int | float, right: int | float) -> PmlValue:
+def _numbers(sign: str, left: PmlValue, right: PmlValue) -> PmlValue:
     fn = _NUMBER_OPS.get(sign)
     if fn is None:
         raise TypeMismatch(f"{describe(left)} {sign} {describe(right)}: no such operation")
