@@ -12,6 +12,20 @@ ACC = TypeVar("ACC", f32, f64)
 L = IntParam("L")
 
 
+def pixel(row, p, L):
+    """The L lanes of a pixel, one lane as a scalar."""
+    if L == 1:
+        return row[p]
+    return load_raw(row, p * L, L)
+
+
+def lanes(value, L):
+    """A number in every lane."""
+    if L == 1:
+        return value
+    return splat(value, L)
+
+
 @vertex
 class MaxPool(Vertex, Generic[T, L]):
     """out[o, l] = the largest of the window."""
@@ -27,14 +41,17 @@ class MaxPool(Vertex, Generic[T, L]):
     def compute(self) -> None:
         for o in range(len(self.out) // L):
             lo = self.off + o * self.stride
-            acc = splat(lowest(T), L)
+            acc = lanes(lowest(T), L)
             for r in range(len(self.x)):
                 row = self.x[r]
                 for k in range(self.kernel):
                     p = lo + k * self.dilation
                     if p >= 0 and p < self.width:
-                        acc = max(acc, load_raw(row, p * L, L))
-            store_raw(self.out, o * L, acc, L)
+                        acc = max(acc, pixel(row, p, L))
+            if L == 1:
+                self.out[o] = acc
+            else:
+                store_raw(self.out, o * L, acc, L)
 
 
 @vertex
@@ -89,7 +106,7 @@ class AvgPool(Vertex, Generic[F, ACC, L]):
     def compute(self) -> None:
         for o in range(len(self.out) // L):
             lo = self.off + o * self.stride
-            acc = splat(ACC(0), L)
+            acc = lanes(ACC(0), L)
             count = i32(0)
             for k in range(self.kernel):
                 p = lo + k * self.dilation
@@ -100,6 +117,9 @@ class AvgPool(Vertex, Generic[F, ACC, L]):
                 for k in range(self.kernel):
                     p = lo + k * self.dilation
                     if p >= 0 and p < self.width:
-                        acc = acc + cast(load_raw(row, p * L, L), ACC)
+                        acc = acc + cast(pixel(row, p, L), ACC)
             scale = cast(count * self.outer, ACC)
-            store_raw(self.out, o * L, cast(acc / splat(scale, L), F), L)
+            if L == 1:
+                self.out[o] = cast(acc / scale, F)
+            else:
+                store_raw(self.out, o * L, cast(acc / splat(scale, L), F), L)
