@@ -86,28 +86,21 @@ def _three_dims(params: ConvParams) -> ConvParams:
     )
 
 
-def transpose_params(
-    kernel: Items[int],
-    *,
-    strides: Items[int],
-    pads: Items[int],
-    dilations: Items[int],
-    output_padding: Items[int],
-    groups: int,
-) -> ConvParams:
+def transpose_params(kernel: Items[int], params: ConvParams, extend: Items[int]) -> ConvParams:
     """The plain convolution (on a flipped, transposed kernel) that a transposed one equals.
 
-    `pads` lists all lower pads of the *forward* convolution, then all upper ones (ONNX's order).
+    `params` are those of the convolution it is the transpose of; `extend` lengthens each result dim at
+    its end (ONNX's output_padding).
     """
     rank = len(kernel)
-    reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
+    reach = [(k - 1) * d for k, d in zip(kernel, params.dilations, strict=True)]
     return ConvParams(
         (1,) * rank,
-        tuple(reach[i] - pads[i] for i in range(rank)),
-        tuple(reach[i] - pads[rank + i] + output_padding[i] for i in range(rank)),
-        tuple(dilations),
-        tuple(strides),
-        groups,
+        tuple(reach[i] - params.pads_lower[i] for i in range(rank)),
+        tuple(reach[i] - params.pads_upper[i] + extend[i] for i in range(rank)),
+        params.dilations,
+        params.strides,
+        params.groups,
     )
 
 
@@ -116,38 +109,29 @@ def conv_transpose(
     x: Tensor,
     w: Operand,
     bias: Operand | None,
+    params: ConvParams,
     prog: Sequence,
     name: str = "conv_transpose",
     *,
-    strides: Items[int],
-    pads: Items[int],
-    dilations: Items[int],
-    output_padding: Items[int],
-    groups: int = 1,
+    output_padding: Items[int] | None = None,
     epilogue: Epilogue | None = None,
     out_dtype: DType | None = None,
     tiles: TileRange | tuple[int, int] | None = None,
 ) -> Tensor:
-    """x [N, C, *spatial] with w [C, O/groups, *kernel]: the transpose of a convolution (ONNX).
+    """x [N, C, *spatial] with w [C, O/groups, *kernel]: the transpose of the convolution `params`.
 
-    Output size i: strides (in - 1) + output_padding + dilated kernel - pads.
+    Size of result dim i: strides (in - 1) + dilated kernel - pads + output_padding (a negative upper
+    pad extends it too).
     """
-    kernel = tuple(w.shape[2:])
-    params = transpose_params(
-        kernel,
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        output_padding=output_padding,
-        groups=groups,
-    )
+    plain = transpose_params(w.shape[2:], params, output_padding or (0,) * params.rank)
+    groups = params.groups
     flipped = _flip_array(w, groups) if isinstance(w, np.ndarray) else _flip_tensor(w, groups)
     return convolution(
         graph,
         x,
         flipped,
         bias,
-        params,
+        plain,
         prog,
         name,
         epilogue=epilogue,
