@@ -22,7 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poplar_py.passes.tile_module import Places
-from poplar_py.poplar.arrays import I8, SPAN, Bools, Ints, first_of_each, offsets_of, ragged, sort_order
+from poplar_py.poplar.arrays import (
+    I8,
+    SPAN,
+    Bools,
+    Ints,
+    first_of_each,
+    offsets_of,
+    ragged,
+    sort_order,
+)
 from poplar_py.poplar.edges import Edges
 
 _MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
@@ -618,3 +627,44 @@ def _count_moves(out: Traffic, src: Ints, dst: Ints, nbytes: Ints, tiles_per_ipu
         total = np.bincount(key, n, ipus * ipus).astype(I8).reshape(ipus, ipus)
         np.fill_diagonal(total, 0)
         out.between = out.between + total
+
+
+def copy_traffic(
+    places: Places, src: tuple[Ints, Ints], dst: tuple[Ints, Ints], tiles_per_ipu: int
+) -> Traffic:
+    """Traffic of a copy between two run lists of equal elements; a word copied to several tiles is
+    sent once."""
+    t = places.num_tiles
+    out = _traffic(t, -(-t // tiles_per_ipu))
+    s_start, d_start, n = match_runs(src, dst)
+    run, siv, s, length = places.atlas.split(s_start, n)
+    d = d_start if run is None else d_start[run] + (s - s_start[run])
+    run2, div, d2, n2 = places.atlas.split(d, length)
+    s2, siv2 = (s, siv) if run2 is None else (s[run2] + (d2 - d[run2]), siv[run2])
+    source, target = places.atlas.tile[siv2].astype(I8), places.atlas.tile[div].astype(I8)
+    nbytes = n2 * places.width[div]
+    _count_moves(out, source, target, nbytes, tiles_per_ipu)
+    far = source != target
+    if far.any():
+        order = np.lexsort((-n2[far], s2[far]))
+        begin, size = s2[far][order], n2[far][order]
+        end = begin + size
+        reach = np.maximum.accumulate(end)
+        before = np.append(begin[:1], reach[:-1])
+        fresh = np.maximum(end - np.maximum(begin, before), 0) * (nbytes[far] // n2[far])[order]
+        out.sent = np.bincount(source[far][order], fresh, t).astype(I8)
+    return out
+
+
+def match_runs(a: tuple[Ints, Ints], b: tuple[Ints, Ints]) -> tuple[Ints, Ints, Ints]:
+    """Two run lists of equal total as runs (start in a, start in b, length)."""
+    (sa, na), (sb, nb) = a, b
+    if len(sa) == len(sb) and np.array_equal(na, nb):
+        return sa, sb, na
+    ea, eb = np.cumsum(na), np.cumsum(nb)
+    cuts = np.sort(np.concatenate([ea, eb]))
+    cuts = cuts[first_of_each(cuts)]
+    cuts = cuts[cuts > 0]
+    begin = np.append(np.zeros(1, I8), cuts[:-1])[: len(cuts)]
+    i, j = np.searchsorted(ea, begin, "right"), np.searchsorted(eb, begin, "right")
+    return sa[i] + begin - (ea - na)[i], sb[j] + begin - (eb - nb)[j], cuts - begin

@@ -290,10 +290,24 @@ def bits(mask: int) -> list[int]:
     return np.flatnonzero(np.unpackbits(data, bitorder="little")).tolist()
 
 
-def build_steps(variables: list[Variable], programs: list[prg.Program]) -> StepTree:
-    """The step tree of all programs; joint coverage of partial writes is turned into kills."""
+def build_steps(
+    variables: list[Variable],
+    programs: list[prg.Program],
+    host_writes: dict[str, Tensor] | None = None,
+    host_reads: dict[str, Tensor] | None = None,
+) -> StepTree:
+    """The step tree of all programs; joint coverage of partial writes is turned into kills. Host
+    access to tensors counts as programs of its own, after the given ones."""
     b = _Builder(variables)
     nodes = [b.node(p) for p in programs]
+    for handle, tensor in (host_writes or {}).items():
+        s = b.step("host_write", prg.Sequence(), handle)
+        b.write(s, tensor)
+        nodes.append(s)
+    for handle, tensor in (host_reads or {}).items():
+        s = b.step("host_read", prg.Sequence(), handle)
+        b.read(s, tensor)
+        nodes.append(s)
     for node in [*nodes, *b.functions.values()]:
         _joint_kills(node, b.size)
     return StepTree(nodes, b.functions, b.steps)

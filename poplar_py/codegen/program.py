@@ -41,6 +41,9 @@ class Op(enum.IntEnum):
     STEP = 13  # a: step id           rank 0 counts it (and notes the time when asked)
     SUB = 14  # a: target
     RETURN = 15
+    REMOTE = 16  # a: buffer, b: bytes of a row, c: row numbers (u32), d: staging, e: 1 = to the
+    #              buffer, f: rows of the buffer << 32 | rows to move      rank 0
+    ACROSS = 17  # a: host call; all replicas meet, one moves the data between them
 
 
 class Pool(enum.IntEnum):
@@ -84,6 +87,8 @@ ERROR_PROGRAM = 100
 """Error code of FAIL and ABORT_IF; the row word then holds the message id."""
 ERROR_HOST = 101
 """A host function asked to stop."""
+ERROR_REMOTE = 102
+"""A row number of a remote buffer out of range."""
 FUTEX_SLICE_NS = 5_000_000
 
 
@@ -320,6 +325,55 @@ nothing:
   ret i1 false
 }
 
+define internal i1 @pp_remote(ptr %base, ptr %i, ptr %ctx) {
+entry:
+  %ap = getelementptr i8, ptr %i, i64 8
+  %buffer = load i64, ptr %ap
+  %bp = getelementptr i8, ptr %i, i64 16
+  %row = load i64, ptr %bp
+  %cp = getelementptr i8, ptr %i, i64 24
+  %index = load i64, ptr %cp
+  %dp = getelementptr i8, ptr %i, i64 32
+  %stage = load i64, ptr %dp
+  %ep = getelementptr i8, ptr %i, i64 40
+  %out = load i64, ptr %ep
+  %fp = getelementptr i8, ptr %i, i64 48
+  %f = load i64, ptr %fp
+  %limit = lshr i64 %f, 32
+  %n = and i64 %f, 4294967295
+  %isout = icmp ne i64 %out, 0
+  br label %loop
+loop:
+  %k = phi i64 [ 0, %entry ], [ %k1, %move ]
+  %more = icmp ult i64 %k, %n
+  br i1 %more, label %body, label %end
+body:
+  %ko = mul i64 %k, 4
+  %io = add i64 %index, %ko
+  %ip = getelementptr i8, ptr %base, i64 %io
+  %r32 = load i32, ptr %ip, align 1
+  %r = zext i32 %r32 to i64
+  %ok = icmp ult i64 %r, %limit
+  br i1 %ok, label %move, label %bad
+move:
+  %ro = mul i64 %r, %row
+  %rb = add i64 %buffer, %ro
+  %pr = getelementptr i8, ptr %base, i64 %rb
+  %so = mul i64 %k, %row
+  %sb = add i64 %stage, %so
+  %ps = getelementptr i8, ptr %base, i64 %sb
+  %dst = select i1 %isout, ptr %pr, ptr %ps
+  %src = select i1 %isout, ptr %ps, ptr %pr
+  call void @llvm.memcpy.p0.p0.i64(ptr %dst, ptr %src, i64 %row, i1 false)
+  %k1 = add i64 %k, 1
+  br label %loop
+bad:
+  call void @pp_fail(ptr %ctx, i64 102, i64 %r)
+  ret i1 true
+end:
+  ret i1 false
+}
+
 define internal i1 @pp_interpret(ptr %pool, i64 %tid, i64 %team, i64 %rank, i64 %replica) {
 entry:
   %q0 = getelementptr i8, ptr %pool, i64 $CODE@
@@ -390,7 +444,8 @@ fetch:
     i64 1, label %call  i64 2, label %barrier  i64 3, label %jump  i64 4, label %branch
     i64 5, label %set  i64 6, label %loop  i64 7, label %switch  i64 8, label %host
     i64 9, label %stream  i64 10, label %fail  i64 11, label %abortif  i64 12, label %vote
-    i64 13, label %count  i64 14, label %sub  i64 15, label %return ]
+    i64 13, label %count  i64 14, label %sub  i64 15, label %return
+    i64 16, label %remote ]
 call:
   %stop0 = load atomic i64, ptr %ctx monotonic, align 8
   %stopping = icmp ne i64 %stop0, 0
@@ -477,6 +532,11 @@ stream:
 stream1:
   %ss = call i1 @pp_stream(ptr %pool, ptr %base, i64 %a, i64 %b, i64 %replica)
   br i1 %ss, label %hostfail, label %step0
+remote:
+  br i1 %leader, label %remote1, label %step0
+remote1:
+  %rbad = call i1 @pp_remote(ptr %base, ptr %i, ptr %ctx)
+  br i1 %rbad, label %stopped, label %step0
 fail:
   call void @pp_fail(ptr %ctx, i64 100, i64 %a)
   br label %stopped

@@ -1,1 +1,1 @@
-"""poplar_py: executable."""
+"""Executables: memory plan, vertex and copy tables, step code, cycles; built from tile graphs."""

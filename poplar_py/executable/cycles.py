@@ -1,0 +1,172 @@
+"""Static cycles of one run of each step, from the exchange plan and the codelets' cycle functions.
+
+A vertex goes to the worker lane of its tile that is free first, in order of addition; a tile takes
+as many cycles as it has workers times its longest lane (workers take turns). A MultiVertex's figure
+is tile cycles already and adds to them. A superstep waits for its slowest tile. Phases add.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from poplar_py.diagnostics import Location
+from poplar_py.executable.executable import StepInfo
+from poplar_py.passes.plan_exchange import ComputePlan, Traffic, copy_traffic
+from poplar_py.passes.steps import Step, edge_fields
+from poplar_py.passes.tile_module import Places
+from poplar_py.poplar.arrays import I8, Ints
+from poplar_py.poplar.groups import ComputeSet, StateVectors, VertexGroup
+from poplar_py.poplar.tensor import Tensor
+from poplar_py.target.cycles import CycleModel
+from poplar_py.target.target import Target
+
+
+def vertex_cycles(g: VertexGroup) -> Ints:
+    """Worker cycles (tile cycles of a MultiVertex) of every vertex, int64[n]."""
+    own = _codelet_cycles(g)
+    if g.perf is None:
+        return own
+    return np.where(g.perf >= 0, g.perf, own)
+
+
+def _codelet_cycles(g: VertexGroup) -> Ints:
+    sizes: dict[str, Ints] = {}
+    for f, e in edge_fields(g):
+        elements = e.sizes()
+        if e.vptr is None:
+            sizes[f.name] = elements if f.rank else np.ones(g.n, I8)
+            continue
+        total = np.zeros(len(elements) + 1, I8)
+        np.cumsum(elements, out=total[1:])
+        sizes[f.name] = np.diff(e.vptr)
+        sizes[f"{f.name}[]"] = total[e.vptr[1:]] - total[e.vptr[:-1]]
+    state: dict[str, Any] = {}
+    for f in g.codelet.fields:
+        if f.kind != "state":
+            continue
+        value = g.state.get(f.name)
+        if f.rank:
+            sizes[f.name] = np.diff(value.ptr) if isinstance(value, StateVectors) else np.zeros(g.n, I8)
+        elif value is None:
+            state[f.name] = np.zeros(g.n, f.dtype.numpy)
+        else:
+            state[f.name] = value
+    function = getattr(g.codelet, "cycles", None)
+    if function is None:
+        work = sum((sizes.get(f"{f.name}[]", sizes[f.name]) for f, _ in edge_fields(g)), np.zeros(g.n, I8))
+        return work + 20
+    cycles = np.asarray(function(sizes, state))
+    return np.broadcast_to(cycles, (g.n,)).astype(I8)
+
+
+def tile_cycles(cs: ComputeSet, cost: list[Ints], model: CycleModel) -> Ints:
+    """Compute cycles of every tile, int64[tiles]."""
+    groups = [(g, c) for g, c in zip(cs.groups, cost, strict=True) if g.n]
+    if not groups:
+        return np.zeros(model.target.num_tiles, I8)
+    tile = np.concatenate([g.tiles for g, _ in groups])
+    seq = np.concatenate([g.seq for g, _ in groups])
+    cycles = np.concatenate([c for _, c in groups])
+    multi = np.concatenate([np.full(g.n, g.codelet.multi, np.bool_) for g, _ in groups])
+    if len(groups) > 1:
+        order = np.argsort(seq, kind="stable")
+        tile, cycles, multi = tile[order], cycles[order], multi[order]
+    return model.compute_cycles(tile, cycles, multi)
+
+
+def exchange_cycles(model: CycleModel, t: Traffic) -> tuple[int, int]:
+    """(exchange cycles, sync cycles) of one exchange phase; (0, 0) when nothing moves."""
+    local = int(model.copy_cycles(t.local).max(initial=0))
+    if not t.received.any():
+        return local, 0
+    extra = np.maximum(t.fragments - 1, 0)
+    cost = model.exchange(t.received, t.sent, fragments=extra, traffic=t.between)
+    return cost.total - cost.sync + local, cost.sync
+
+
+def compute_step(target: Target, cs: ComputeSet, plan: ComputePlan, cost: list[Ints]) -> StepInfo:
+    """Cycles of a compute set: exchange before, compute, exchange after."""
+    model = cycle_model(target)
+    compute = tile_cycles(cs, cost, model)
+    before, sync_before = exchange_cycles(model, plan.before)
+    after, sync_after = exchange_cycles(model, plan.after)
+    sync = sync_before + sync_after + model.sync_cycles(1)
+    slowest = int(compute.max()) if len(compute) else 0
+    busy = int((compute > 0).sum())
+    ipus = compute.reshape(target.num_ipus, -1).max(axis=1)
+    return StepInfo(
+        cs.name,
+        "execute",
+        cs.loc,
+        compute=slowest,
+        exchange=before + after,
+        sync=sync,
+        ipu_compute=ipus,
+        ipu_exchange=_per_ipu(target, plan.before) + _per_ipu(target, plan.after),
+        balance=float(compute.sum() / (slowest * busy)) if slowest else 0.0,
+        tiles=busy,
+        vertices=sum(g.n for g in cs.groups),
+        bytes_exchanged=int(plan.before.received.sum() + plan.after.received.sum()),
+        bytes_between=int(plan.before.between.sum() + plan.after.between.sum()),
+    )
+
+
+def _per_ipu(target: Target, t: Traffic) -> Ints:
+    """Bytes the tiles of each IPU receive."""
+    return t.received.reshape(target.num_ipus, -1).sum(axis=1)
+
+
+def copy_step(target: Target, s: Step, places: Places, src: Tensor, dst: Tensor) -> StepInfo:
+    """Cycles of a copy between tensors: one exchange phase."""
+    t = copy_traffic(places, src.runs(), dst.runs(), target.tiles_per_ipu)
+    exchange, sync = exchange_cycles(cycle_model(target), t)
+    return StepInfo(
+        s.name,
+        s.kind,
+        s.loc,
+        exchange=exchange,
+        sync=sync,
+        ipu_exchange=_per_ipu(target, t),
+        tiles=int(((t.received > 0) | (t.sent > 0) | (t.local > 0)).sum()),
+        bytes_exchanged=int(t.received.sum()),
+        bytes_between=int(t.between.sum()),
+    )
+
+
+def host_step(
+    target: Target,
+    name: str,
+    kind: str,
+    loc: Location,
+    tensor: Tensor | None = None,
+    places: Places | None = None,
+    *,
+    out: bool = False,
+) -> StepInfo:
+    """Cycles of a step with the host (kind stream, remote, ...): its bytes, and the handshake; of
+    one without data (a branch): a sync."""
+    info = StepInfo(name, kind, loc)
+    model = cycle_model(target)
+    if tensor is None or places is None:
+        info.sync = model.sync_cycles(target.num_ipus)
+        return info
+    start, length = tensor.runs()
+    _, iv, _, n = places.atlas.split(start, length)
+    moved = n * places.width[iv]
+    ipu = places.atlas.tile[iv] // target.tiles_per_ipu
+    per_ipu = np.bincount(ipu, moved, target.num_ipus)
+    nothing = np.zeros_like(per_ipu)
+    ways = (nothing, per_ipu) if out else (per_ipu, nothing)
+    info.bytes_exchanged = int(moved.sum())
+    info.host = model.remote_cycles(*ways) if kind == "remote" else model.host_cycles(*ways)
+    info.sync = model.host_sync_cycles()
+    return info
+
+
+@lru_cache(maxsize=16)
+def cycle_model(target: Target) -> CycleModel:
+    """The cycle model of a target."""
+    return CycleModel(target)

@@ -1,0 +1,181 @@
+"""Executable: everything the engine needs, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poplar_py.diagnostics import UNKNOWN, Location
+from poplar_py.executable.tables import Order, Words
+from poplar_py.passes.plan_memory import Items, MemoryPlan
+from poplar_py.poplar.arrays import Ints
+from poplar_py.target.target import Target
+from poplar_py.types import DType
+
+if TYPE_CHECKING:
+    from poplar_py.codelets.codelet import Codelet
+
+ALL_MODES, DEFAULT_MODE, FAITHFUL_MODE = 0, 1, 2
+"""Word 7 of an instruction: when it is kept."""
+MODE_WORD = 7
+
+
+@dataclass
+class Table:
+    """Rows for one kernel.
+
+    ``kernel``: ``copy:NAME`` (see program_copy) or ``vertex:K`` (codelet K). ``words``, ``ptr``: the
+    rows. ``order``, ``cost`` int64[n]: how rows are dealt to threads. ``patch_at``,
+    ``patch_to``: words that differ with faithful exchange. ``tiles`` int32[n] and ``group`` say what
+    a row is, for messages.
+    """
+
+    kernel: str
+    words: Words
+    ptr: Ints
+    order: Order
+    cost: Ints
+    patch_at: Ints
+    patch_to: Ints
+    tiles: NDArray[np.int32] | None = None
+    group: str = ""
+    locs: list[Location] = field(default_factory=list[Location])
+    loc_of: NDArray[np.int32] | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.ptr) - 1
+
+    def location(self, row: int) -> Location:
+        """Where the vertex of a row was added."""
+        if not self.locs:
+            return UNKNOWN
+        return self.locs[0 if self.loc_of is None else int(self.loc_of[row])]
+
+
+@dataclass
+class Region:
+    """Host memory after the tiles: ``kind`` stream_in, stream_out, host_in, host_out, remote, stage,
+    print or error; ``offset`` in the arena."""
+
+    name: str
+    kind: str
+    dtype: DType
+    numel: int
+    offset: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * self.dtype.size
+
+
+@dataclass
+class Stream:
+    """A host stream: region index, direction; ``broadcast``: all replicas get the same data."""
+
+    handle: str
+    region: int
+    to_host: bool
+    broadcast: bool
+
+
+@dataclass
+class HostCall:
+    """What a HOST instruction asks for: ``kind`` call, print, cycles_begin, cycles_end."""
+
+    kind: str
+    name: str
+    inputs: list[int] = field(default_factory=list[int])
+    outputs: list[int] = field(default_factory=list[int])
+    detail: Any = None
+
+
+@dataclass
+class Initial:
+    """First contents: ``data`` bytes go piece by piece to ``at`` int64[p], ``nbytes`` int64[p]."""
+
+    name: str
+    data: NDArray[np.uint8]
+    at: Ints
+    nbytes: Ints
+
+
+@dataclass
+class StepInfo:
+    """One step for reports: static cycles per run and what it does.
+
+    ``cycles`` by phase (compute, exchange, sync, host); ``tile_cycles`` int64[ipus]: compute cycles
+    of the slowest tile of each IPU; ``balance``: mean over slowest tile; ``sent``: exchanged bytes.
+    """
+
+    name: str
+    kind: str
+    loc: Location
+    compute: int = 0
+    exchange: int = 0
+    sync: int = 0
+    host: int = 0
+    ipu_compute: Ints | None = None
+    ipu_exchange: Ints | None = None
+    balance: float = 0.0
+    tiles: int = 0
+    vertices: int = 0
+    bytes_exchanged: int = 0
+    bytes_between: int = 0
+    live_bytes: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.compute + self.exchange + self.sync + self.host
+
+
+@dataclass
+class Message:
+    """What ErrorProgram and AbortOnCondition say; ``region``: a copy of the tensor to show, or -1."""
+
+    text: str
+    loc: Location
+    region: int = -1
+
+
+@dataclass
+class Executable:
+    """A compiled program; see the fields. Made by `build_executable`, run by `TileEngine`."""
+
+    target: Target
+    codelets: list[Codelet]
+    tables: list[Table]
+    code: NDArray[np.int64]
+    switches: list[NDArray[np.int64]]
+    entries: dict[str, int]
+    programs: list[str]
+    counters: int
+    depth: int
+    regions: list[Region]
+    streams: dict[str, Stream]
+    stream_ids: list[str]
+    host_calls: list[HostCall]
+    messages: list[Message]
+    initial: list[Initial]
+    steps: list[StepInfo]
+    memory: MemoryPlan
+    items: Items
+    host_writes: dict[str, int]
+    host_reads: dict[str, int]
+    remote_buffers: dict[str, int]
+    arena_bytes: int
+    wide: bool
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def vertices(self) -> int:
+        """Vertices of all compute sets."""
+        return sum(t.rows for t in self.tables if t.kernel.startswith("vertex:"))
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of all vertex and copy tables."""
+        return sum(t.words.nbytes for t in self.tables)

@@ -1,0 +1,55 @@
+"""Cycles of what ran: static costs of steps times how often they ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from poplar_py.executable.executable import Executable, StepInfo
+from poplar_py.poplar.arrays import I8, Ints
+
+
+@dataclass(frozen=True)
+class CycleReport:
+    """Device cycles by phase; ``runs`` int64[steps]; ``ipu_compute`` int64[ipus]: cycles in which
+    some tile of the IPU computes; ``ipu_bytes`` int64[ipus]: bytes its tiles received."""
+
+    compute: int
+    exchange: int
+    sync: int
+    host: int
+    runs: Ints
+    ipu_compute: Ints
+    ipu_bytes: Ints
+    seconds: float
+
+    @property
+    def total(self) -> int:
+        return self.compute + self.exchange + self.sync + self.host
+
+
+def count_cycles(exe: Executable, runs: Ints) -> CycleReport:
+    """The report for given run counts of every step."""
+    runs = runs[: len(exe.steps)].copy()
+
+    def total(phase: str) -> int:
+        each = np.array([getattr(s, phase) for s in exe.steps] or [0], I8)
+        return int((each[: len(runs)] * runs).sum())
+
+    ipus = exe.target.num_ipus
+    compute, exchanged = np.zeros(ipus, I8), np.zeros(ipus, I8)
+    for s, n in zip(exe.steps, runs.tolist(), strict=False):
+        if s.ipu_compute is not None:
+            compute += s.ipu_compute * n
+        if s.ipu_exchange is not None:
+            exchanged += s.ipu_exchange * n
+    phases = [total(p) for p in ("compute", "exchange", "sync", "host")]
+    seconds = sum(phases) / exe.target.clock
+    return CycleReport(*phases, runs, compute, exchanged, seconds)
+
+
+def largest_steps(exe: Executable, runs: Ints, most: int = 10) -> list[tuple[StepInfo, int, int]]:
+    """The steps with most cycles: (step, runs, cycles), largest first."""
+    rows = [(s, int(n), s.total * int(n)) for s, n in zip(exe.steps, runs, strict=False)]
+    return sorted(rows, key=lambda r: -r[2])[:most]

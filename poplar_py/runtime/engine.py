@@ -1,0 +1,316 @@
+"""TileEngine: runs an executable on simulated tile memories."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poplar_py.codegen import program as isa
+from poplar_py.codegen.program import Pool as W
+from poplar_py.codegen.program import StreamWord
+from poplar_py.diagnostics import InputError, OptionError
+from poplar_py.executable.executable import Executable, Initial
+from poplar_py.runtime.arena import Arena
+from poplar_py.runtime.cycles import CycleReport, count_cycles
+from poplar_py.runtime.errors import raise_for
+from poplar_py.runtime.host import HostServices
+from poplar_py.runtime.kernels import load_kernels, raw_copy, shared_jit
+from poplar_py.runtime.loaded import load_code
+from poplar_py.runtime.pool import ThreadPool, aligned, free_cores
+from poplar_py.runtime.watchdog import watchdog
+
+MAX_THREADS = 256
+_RAW = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
+)
+
+
+class TileEngine:
+    """An executable with memory and threads.
+
+    threads: host threads (default: the free cores). replicas: copies of the device that run the same
+    program. faithful_exchange: every remote edge goes through its planned buffer and dead bytes are
+    poisoned. checked: bounds checks in all codelets (True), none (False), or user codelets only.
+    cpu: "native" or an LLVM CPU name.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        *,
+        threads: int | None = None,
+        replicas: int = 1,
+        faithful_exchange: bool = False,
+        checked: bool | None = None,
+        cpu: str = "native",
+    ) -> None:
+        if threads is not None and not 1 <= threads <= MAX_THREADS:
+            raise OptionError(f"{threads} threads", remedy=f"give a number from 1 to {MAX_THREADS}")
+        if not 1 <= replicas <= 1 << 16:
+            raise OptionError(f"{replicas} replicas", remedy="give a number from 1 to 65536")
+        self.executable = executable
+        self.replicas = replicas
+        self.faithful = faithful_exchange
+        self.threads = free_cores() if threads is None else threads
+        self._jit = shared_jit(cpu)
+        self._host = HostServices(self)
+        self._pool = ThreadPool(self._jit, replicas, self.threads, self._host.call)
+        kernels = load_kernels(executable, self._jit, checked=checked)
+        self._loaded = load_code(
+            executable, kernels, self._pool.team_size, faithful=faithful_exchange
+        )
+        self._arena = Arena(executable.arena_bytes, replicas)
+        self._reason = ""
+        self._regions = [self._region(i) for i in range(len(executable.regions))]
+        self._set_up_pool()
+        self.load()
+
+    # ------------------------------------------------------------------ set-up
+    def _region(self, number: int) -> NDArray[Any]:
+        """A region of all replicas as an array [replicas, elements]."""
+        r = self.executable.regions[number]
+        start = self._arena.bytes[r.offset :]
+        strides = (self._arena.stride, r.dtype.size)
+        dtype = r.dtype.numpy
+        if r.numel == 0:
+            return np.zeros((self.replicas, 0), dtype)
+        return np.ndarray((self.replicas, r.numel), dtype, start.data, 0, strides)
+
+    def _set_up_pool(self) -> None:
+        exe, pool = self.executable, self._pool
+        steps = max(1, len(exe.steps))
+        self._counts = aligned(self.replicas * steps).reshape(self.replicas, steps)
+        stack = -(-max(1, exe.counters) * 8 // 64) * 64
+        state = stack + -(-(exe.depth + 1) * 8 // 64) * 64
+        self._state = aligned(pool.threads * state // 8)
+        streams = max(1, len(exe.stream_ids))
+        self._streams = aligned(self.replicas * streams * isa.STREAM_WORDS)
+        self._streams = self._streams.reshape(self.replicas, streams, isa.STREAM_WORDS)
+        for i, handle in enumerate(exe.stream_ids):
+            region = exe.regions[exe.streams[handle].region]
+            self._streams[:, i, StreamWord.REGION] = region.offset
+            self._streams[:, i, StreamWord.CHUNK] = region.nbytes
+        pool.set(W.CODE, int(self._loaded.code.ctypes.data))
+        pool.set(W.BASE, self._arena.base)
+        pool.set(W.REPLICA_STRIDE, self._arena.stride)
+        pool.set(W.COUNTS, int(self._counts.ctypes.data))
+        pool.set(W.STEPS, steps)
+        pool.set(W.STATE, int(self._state.ctypes.data))
+        pool.set(W.STATE_BYTES, state)
+        pool.set(W.STACK, stack)
+        pool.set(W.STREAMS, int(self._streams.ctypes.data))
+        pool.set(W.STREAM_BLOCK, streams * isa.STREAM_WORDS * 8)
+
+    def load(self) -> None:
+        """Set tile memory to its first contents (constants, initial values)."""
+        exe = self.executable
+        if self.faithful:
+            for r in range(self.replicas):
+                self._arena.view(0, exe.memory.end, r)[:] = 0xFF
+        kernel = _RAW(raw_copy(self._jit))
+        for initial in exe.initial:
+            rows = self._initial_rows(initial)
+            kernel(None, int(rows.ctypes.data), len(rows), None)
+
+    def _initial_rows(self, initial: Initial) -> NDArray[np.int64]:
+        """Rows (source, target, bytes) in absolute addresses, for all replicas."""
+        source = np.cumsum(initial.nbytes) - initial.nbytes + int(initial.data.ctypes.data)
+        bases = self._arena.base + np.arange(self.replicas)[:, None] * self._arena.stride
+        rows = np.empty((self.replicas, len(source), 3), np.int64)
+        rows[:, :, 0] = source
+        rows[:, :, 1] = initial.at + bases
+        rows[:, :, 2] = initial.nbytes
+        return rows.reshape(-1, 3)
+
+    # ------------------------------------------------------------------ running
+    def run(self, program: int | str = 0, *, timeout: float | None = None) -> None:
+        """Run a program by number or name; ``timeout`` in seconds.
+
+        Raises TileException, Stopped, RunTimeout, InvalidProgram (an ErrorProgram or abort), or what
+        a host callback raised.
+        """
+        name = self.executable.programs[program] if isinstance(program, int) else program
+        self._run_entry(name, timeout)
+
+    def _run_entry(self, name: str, timeout: float | None = None) -> None:
+        entry = self._loaded.entries.get(name)
+        if entry is None:
+            known = ", ".join(self.executable.programs)
+            raise InputError(f"there is no program {name!r}", remedy=f"programs: {known}")
+        pool = self._pool
+        pool.ctx[: isa.CTX_WORDS] = 0
+        self._reason = ""
+        pool.block[W.ENTRY] = entry
+        dog = watchdog()
+        watch = dog.begin(self, timeout)
+        try:
+            pool.launch()
+        finally:
+            dog.end(watch)
+        if pool.ctx[isa.STOP]:
+            raise_for(self)
+
+    def stop(self, reason: str = "stop") -> None:
+        """End the current run (from another thread or a callback); within 100 ms."""
+        self._reason = self._reason or reason
+        self._pool.ctx[isa.STOP] = 1
+
+    def close(self) -> None:
+        """End the threads and give memory back; the engine cannot run afterwards."""
+        self._pool.close()
+
+    def __enter__(self) -> TileEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ data
+    def region(self, number: int) -> NDArray[Any]:
+        """The live memory of a host region, [replicas, elements]; valid until `close`."""
+        return self._regions[number]
+
+    def write(self, name: str, array: ArrayLike) -> None:
+        """Set a host write handle's tensor, or what the next copies from a stream read.
+
+        The array has the elements of one replica (given to all) or of all of them.
+        """
+        exe = self.executable
+        if name in exe.host_writes:
+            self._store(exe.host_writes[name], name, array)
+            self._run_entry(f"host_in:{name}")
+            return
+        stream = exe.streams.get(name)
+        if stream is None or stream.to_host:
+            known = [*exe.host_writes, *(h for h, s in exe.streams.items() if not s.to_host)]
+            raise InputError(f"nothing to write is called {name!r}", remedy=f"known: {', '.join(known)}")
+        self._store(stream.region, name, array)
+
+    def _store(self, number: int, name: str, array: ArrayLike) -> None:
+        view = self._regions[number]
+        data = np.asarray(array)
+        if data.dtype != view.dtype:
+            raise InputError(
+                f"{name!r} holds {view.dtype.name}, the array {data.dtype.name}",
+                remedy=f"pass array.astype({view.dtype.name!r})",
+            )
+        if data.size == view.shape[1]:
+            view[:] = data.reshape(1, -1)
+        elif data.size == view.size:
+            view[:] = data.reshape(view.shape)
+        else:
+            raise InputError(f"{name!r} has {view.shape[1]} elements, the array {data.size}")
+
+    def read(self, name: str) -> NDArray[Any]:
+        """A copy of a host read handle's tensor, or of what was last copied to a stream: [elements],
+        or [replicas, elements]."""
+        exe = self.executable
+        if name in exe.host_reads:
+            number = exe.host_reads[name]
+            self._run_entry(f"host_out:{name}")
+        else:
+            stream = exe.streams.get(name)
+            if stream is None or not stream.to_host:
+                known = [*exe.host_reads, *(h for h, s in exe.streams.items() if s.to_host)]
+                remedy = f"known: {', '.join(known)}"
+                raise InputError(f"nothing to read is called {name!r}", remedy=remedy)
+            number = stream.region
+        view = self._regions[number]
+        return view[0].copy() if self.replicas == 1 else view.copy()
+
+    def remote_buffer(self, name: str) -> NDArray[Any]:
+        """The live contents of a remote buffer, [replicas, elements of all rows]."""
+        number = self.executable.remote_buffers.get(name)
+        if number is None:
+            known = ", ".join(self.executable.remote_buffers)
+            raise InputError(f"there is no remote buffer {name!r}", remedy=f"known: {known}")
+        return self._regions[number]
+
+    def connect_stream(self, name: str, source: NDArray[Any] | Callable[..., Any] | None) -> None:
+        """Let a stream's copies use an array as a ring buffer, or call a function.
+
+        An array is read (or written) one copy after the other and starts again at its end; with
+        several replicas its first axis is the replica. A function gets the buffer of one copy (an
+        array to fill, or to read), and the replica's number if it takes two arguments. None: the
+        contents stay those of `write`.
+        """
+        stream = self.executable.streams.get(name)
+        if stream is None:
+            known = ", ".join(self.executable.streams)
+            raise InputError(f"there is no stream {name!r}", remedy=f"streams: {known}")
+        words = self._streams[:, self.executable.stream_ids.index(name)]
+        words[:, StreamWord.MODE] = 0
+        if source is None:
+            return
+        if callable(source):
+            self._host.functions[name] = source, _takes_two(source)
+            words[:, StreamWord.MODE] = 2
+            return
+        self._ring(name, stream.region, source, words)
+
+    def _ring(self, name: str, region: int, array: NDArray[Any], words: NDArray[np.int64]) -> None:
+        view = self._regions[region]
+        chunk, dtype = view.shape[1], view.dtype
+        if array.dtype != dtype or not array.flags.c_contiguous:
+            raise InputError(f"stream {name!r} needs a contiguous array of {dtype.name}")
+        stream = self.executable.streams[name]
+        if stream.to_host and not array.flags.writeable:
+            raise InputError(f"the array for stream {name!r} is read-only")
+        shared = self.replicas == 1 or stream.broadcast
+        per = array.size if shared else array.size // self.replicas
+        if per < chunk or per % chunk or (not shared and array.size % self.replicas):
+            raise InputError(
+                f"stream {name!r} moves {chunk} elements a copy, the array has {array.size}",
+                remedy="give a multiple, for every replica",
+            )
+        step = 0 if shared else per * dtype.itemsize
+        words[:, StreamWord.POINTER] = array.ctypes.data + np.arange(self.replicas) * step
+        words[:, StreamWord.CURSOR] = 0
+        words[:, StreamWord.TOTAL] = per * dtype.itemsize
+        words[:, StreamWord.MODE] = 1
+        self._host.arrays[name] = array
+
+    def connect_host_function(self, name: str, function: Callable[..., Any]) -> None:
+        """The Python function of a host function: gets input arrays, then output arrays to fill."""
+        self._host.functions[f"call:{name}"] = function, False
+
+    # ------------------------------------------------------------------ reports
+    def cycles(self, replica: int = 0) -> CycleReport:
+        """Cycles of all runs so far, by phase, IPU and step."""
+        return count_cycles(self.executable, self._counts[replica])
+
+    def reset_cycles(self) -> None:
+        """Start counting anew."""
+        self._counts[:] = 0
+
+    @property
+    def pool(self) -> ThreadPool:
+        """The threads (for the runtime's other parts)."""
+        return self._pool
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the last run was stopped: stop, signal, timeout, or nothing."""
+        return self._reason
+
+    def find_row(self, address: int) -> tuple[int, int] | None:
+        """(table, row) of a table address an error names."""
+        return self._loaded.find_row(address)
+
+    def take_host_error(self) -> BaseException | None:
+        """What a callback raised in the last run."""
+        return self._host.take_error()
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(plain) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)

@@ -1,0 +1,45 @@
+"""Machine code of an executable: its vertex kernels and the copy kernels it uses."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from poplar_py.codegen.emit import emit_kernel
+from poplar_py.codegen.jit import Jit
+from poplar_py.codegen.program_copy import CopyKernel, copy_kernels
+from poplar_py.executable.executable import Executable
+
+
+@cache
+def shared_jit(cpu: str) -> Jit:
+    """One compiler per CPU name for the process."""
+    return Jit(cpu)
+
+
+@cache
+def _copies(wide: bool) -> dict[str, CopyKernel]:
+    return copy_kernels(wide=wide)
+
+
+def load_kernels(exe: Executable, jit: Jit, *, checked: bool | None) -> dict[str, int]:
+    """Address of every kernel the tables name. ``checked``: None checks user codelets only."""
+    symbols: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    for name in sorted({t.kernel for t in exe.tables}):
+        kind, _, what = name.partition(":")
+        if kind == "copy":
+            kernel = _copies(exe.wide)[what]
+            symbols[name], texts[kernel.symbol] = kernel.symbol, kernel.text
+            continue
+        codelet = exe.codelets[int(what)]
+        check = not codelet.builtin if checked is None else checked
+        symbol, text = emit_kernel(codelet, checked=check, wide=exe.wide)
+        symbols[name], texts[symbol] = symbol, text
+    addresses = jit.load(texts)
+    return {name: addresses[symbol] for name, symbol in symbols.items()}
+
+
+def raw_copy(jit: Jit) -> int:
+    """Address of the copy kernel for rows of 64-bit words (source, target, bytes)."""
+    kernel = _copies(True)["run"]
+    return jit.load({kernel.symbol: kernel.text})[kernel.symbol]

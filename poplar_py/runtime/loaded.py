@@ -1,0 +1,95 @@
+"""An executable made native: relocated step code and one table per thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poplar_py.codegen.program import Op
+from poplar_py.executable.code import select_mode
+from poplar_py.executable.executable import DEFAULT_MODE, FAITHFUL_MODE, Executable, Table
+from poplar_py.executable.tables import Words, gather_rows, split_threads
+from poplar_py.poplar.arrays import I8, Ints
+from poplar_py.runtime.pool import aligned
+
+
+@dataclass
+class ThreadRows:
+    """The rows of one thread: their words, and which row of the table each is."""
+
+    words: Words
+    rows: Ints
+
+
+@dataclass
+class Loaded:
+    """``code``: native step code; ``entries`` by program name; ``parts[t][k]``: rows of table t for
+    thread k. Everything native code points to is held here."""
+
+    code: NDArray[np.int64]
+    entries: dict[str, int]
+    parts: dict[int, list[ThreadRows]]
+    keep: list[object] = field(default_factory=list[object])
+
+    def find_row(self, address: int) -> tuple[int, int] | None:
+        """(table, row) whose words start at or hold an address."""
+        for number, parts in self.parts.items():
+            for part in parts:
+                start = int(part.words.ctypes.data)
+                if start <= address < start + part.words.nbytes:
+                    return number, self._row(number, part, (address - start) // part.words.itemsize)
+        return None
+
+    def _row(self, number: int, part: ThreadRows, word: int) -> int:
+        length = self.lengths[number][part.rows]
+        ends = np.cumsum(length)
+        return int(part.rows[np.searchsorted(ends, word, "right")])
+
+    lengths: dict[int, Ints] = field(default_factory=dict[int, Ints])
+
+
+def load_code(exe: Executable, kernels: dict[str, int], team: int, *, faithful: bool) -> Loaded:
+    """Resolve kernels, tables and switches of one mode for teams of ``team`` threads."""
+    mode = FAITHFUL_MODE if faithful else DEFAULT_MODE
+    code, switches, entries = select_mode(exe.code, exe.switches, exe.entries, mode)
+    native = aligned(code.size).reshape(code.shape)
+    native[:] = code
+    out = Loaded(native, entries, {})
+    calls = np.flatnonzero(code[:, 0] == Op.CALL)
+    used = sorted(set(code[calls, 1].tolist()))
+    directory = aligned(max(1, len(used)) * team * 2).reshape(-1, team, 2)
+    position = {number: k for k, number in enumerate(used)}
+    for number in used:
+        parts = split_table(exe.tables[number], team, faithful=faithful)
+        out.parts[number] = parts
+        out.lengths[number] = np.diff(exe.tables[number].ptr)
+        for k, part in enumerate(parts):
+            directory[position[number], k] = part.words.ctypes.data, len(part.rows)
+    base = int(directory.ctypes.data)
+    for at in calls.tolist():
+        number = int(code[at, 1])
+        native[at, 1] = kernels[exe.tables[number].kernel]
+        native[at, 2] = base + position[number] * team * 16
+    for at in np.flatnonzero(code[:, 0] == Op.SWITCH).tolist():
+        table = np.ascontiguousarray(switches[int(code[at, 4])], np.int64)
+        native[at, 4] = table.ctypes.data if table.size else 0
+        out.keep.append(table)
+    out.keep.append(directory)
+    return out
+
+
+def split_table(t: Table, team: int, *, faithful: bool) -> list[ThreadRows]:
+    """The table's rows dealt to threads, each thread's in the order it runs them."""
+    words = t.words
+    if faithful and len(t.patch_at):
+        words = words.copy()
+        words[t.patch_at] = t.patch_to.astype(words.dtype)
+    if t.rows == 0:
+        return [ThreadRows(words[:0], np.zeros(0, I8)) for _ in range(team)]
+    out: list[ThreadRows] = []
+    for vertices in split_threads(t.order, t.cost, team):
+        rows = np.asarray(vertices, I8)
+        out.append(ThreadRows(np.ascontiguousarray(gather_rows(words, t.ptr, rows)), rows))
+    return out
