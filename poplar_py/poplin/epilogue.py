@@ -7,14 +7,19 @@ runs as an element-wise step after it, with the same meaning.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Tensor
 
-__all__ = ["Epilogue", "Inline", "inline_form", "supports_epilogue"]
+__all__ = ["Epilogue", "Inline", "fold_bias", "inline_form", "supports_epilogue"]
 
 Node = tuple[object, ...]
 
@@ -50,13 +55,8 @@ class Inline:
         """The kernels' template parameter EP."""
         return self.act + (POST if self.post and self.residual else 0)
 
-    @property
-    def finite_at_zero(self) -> bool:
-        """Whether a zero sum gives a finite value: true for every form here."""
-        return True
 
-
-_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\$\d+|[-+]?[\d.]+(?:[eE][-+]?\d+)?|[(),])")
+_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\$\d+|[-+]?[\d.]+(?:[eE][-+]?\d+)?|[(),:])")
 
 
 def _parse(text: str) -> Node | None:
@@ -80,6 +80,8 @@ def _parse_at(tokens: list[str], at: int) -> tuple[Node | None, int]:
             return None, at
     if at + 1 >= len(tokens) or tokens[at + 1] != "(":
         return ("word", head), at + 1
+    if head == "c":
+        return _constant(tokens, at + 2)
     args: list[Node] = []
     at += 2
     while at < len(tokens):
@@ -93,14 +95,20 @@ def _parse_at(tokens: list[str], at: int) -> tuple[Node | None, int]:
     return None, at
 
 
+def _constant(tokens: list[str], at: int) -> tuple[Node | None, int]:
+    """`c(0.5)`, with or without a type behind the number."""
+    try:
+        value = float(tokens[at])
+        end = tokens.index(")", at)
+    except (ValueError, IndexError):
+        return None, at
+    return ("number", value), end + 1
+
+
 def _number(node: object) -> float | None:
-    """The value of `c(0.5)`, `c(0.5, f32)` or a bare number."""
-    if not isinstance(node, tuple):
-        return None
-    if node[0] == "number":
-        return float(node[1])  # type: ignore[arg-type]
-    if node[0] == "c" and len(node) >= 2:
-        return _number(node[1])
+    """The value of a constant."""
+    if isinstance(node, tuple) and node[0] == "number":
+        return float(node[1])
     return None
 
 
@@ -195,12 +203,116 @@ def _leaky(node: Node) -> tuple[Node, Inline] | None:
     return scaled[0], Inline(LEAKY, lo=scaled[1])
 
 
+_EVALUATE: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "pow": np.power,
+    "neg": np.negative,
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "reciprocal": np.reciprocal,
+    "square": np.square,
+    "erf": np.vectorize(math.erf),
+    "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
+}
+_SAMPLES = np.concatenate([np.linspace(-12.0, 12.0, 193), [-80.0, -40.0, -20.0, 20.0, 40.0, 80.0]])
+
+
+@lru_cache(maxsize=1)
+def _smooth_forms() -> tuple[tuple[int, Any], ...]:
+    x = _SAMPLES
+    erf = np.array([math.erf(v) for v in x / math.sqrt(2.0)])
+    inner = 0.7978845608028654 * (x + 0.044715 * x**3)
+    gate = 1.0 / (1.0 + np.exp(-x))
+    forms = ((GELU, 0.5 * x * (1 + erf)), (GELU_TANH, 0.5 * x * (1 + np.tanh(inner))))
+    return (*forms, (SILU, x * gate), (SIGMOID, gate), (TANH, np.tanh(x)))
+
+
+def _value(node: Node, variable: Node) -> Any:
+    """The node over the samples with `variable` as x; None when it holds anything else."""
+    if node == variable:
+        return _SAMPLES
+    if node[0] == "number":
+        return np.float64(node[1])  # type: ignore[arg-type]
+    function = _EVALUATE.get(str(node[0]))
+    if function is None:
+        return None
+    args = [_value(a, variable) for a in node[1:] if isinstance(a, tuple)]
+    if len(args) != len(node) - 1 or any(a is None for a in args):
+        return None
+    return function(*args)
+
+
+def _inner_sums(node: Node) -> list[Node]:
+    """The distinct subtrees `add($0, $i)`, in either order, and `$0`, largest first."""
+    found: list[Node] = []
+
+    def walk(n: Node) -> None:
+        if _residual(n) and n not in found:
+            found.append(n)
+        for a in n[1:]:
+            if isinstance(a, tuple):
+                walk(a)
+
+    walk(node)
+    return [*found, ("$", 0)]
+
+
+def _smooth(node: Node) -> tuple[Node, Inline] | None:
+    """An activation spelled out in arithmetic (gelu, silu, ...), recognised by its values."""
+    for variable in _inner_sums(node):
+        with np.errstate(all="ignore"):
+            value = _value(node, variable)
+        if value is None or np.shape(value) != _SAMPLES.shape or node == variable:
+            continue
+        for act, wanted in _smooth_forms():
+            if bool((np.abs(value - wanted) <= 1e-6 * (1.0 + np.abs(wanted))).all()):
+                return variable, Inline(act)
+    return None
+
+
+def fold_bias(expr: str, index: int) -> str | None:
+    """`expr` with every `add($0, $index)` as `$0`; None unless that removes all of `$index`.
+
+    Later tensors are renumbered: `$index + 1` becomes `$index`, and so on.
+    """
+    node = _parse(expr)
+    if node is None:
+        return None
+    folded = _fold(node, index)
+    text = _text(folded, index)
+    return None if text is None else text
+
+
+def _fold(node: Node, index: int) -> Node:
+    if node[0] == "add" and set(node[1:]) == {("$", 0), ("$", index)}:
+        return ("$", 0)
+    return (node[0], *(_fold(a, index) if isinstance(a, tuple) else a for a in node[1:]))
+
+
+def _text(node: Node, dropped: int) -> str | None:
+    """The node as text without tensor `dropped`; None when it still occurs."""
+    if node[0] == "$":
+        number = int(node[1])  # type: ignore[call-overload]
+        return None if number == dropped else f"${number - (number > dropped)}"
+    if node[0] == "number":
+        return f"c({node[1]!r})"
+    if node[0] == "word":
+        return str(node[1])
+    args = [_text(a, dropped) for a in node[1:] if isinstance(a, tuple)]
+    known = [a for a in args if a is not None]
+    return None if len(known) != len(args) else f"{node[0]}({','.join(known)})"
+
+
+@lru_cache(maxsize=1024)
 def inline_form(expr: str) -> Inline | None:
     """The kernels' form of an expression, or None where it needs a step of its own."""
     node = _parse(expr)
     if node is None:
         return None
-    found = _activation(node)
+    found = _activation(node) or _smooth(node)
     inner, form = found if found is not None else (node, Inline())
     if inner == ("$", 0):
         return form
@@ -227,7 +339,7 @@ def _post_residual(node: Node) -> Inline | None:
     for a, b in ((node[1], node[2]), (node[2], node[1])):
         if not isinstance(a, tuple) or not isinstance(b, tuple) or b[0] != "$" or b[1] == 0:
             continue
-        found = _activation(a)
+        found = _activation(a) or _smooth(a)
         if found is not None and found[0] == ("$", 0):
             return Inline(found[1].act, int(b[1]), True, found[1].lo, found[1].hi)  # type: ignore[call-overload]
     return None
