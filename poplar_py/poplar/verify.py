@@ -46,9 +46,9 @@ from poplar_py.poplar.where import source_text
 
 def verify(graph: Graph, programs: Sequence[Program]) -> None:
     """All checks of what the programs use; several errors are collected before raising."""
+    check_nesting([*programs, *(f.program for f in graph.functions)])
+    check_calls(programs)
     errors = ErrorList()
-    with errors:
-        check_calls(programs)
     for cs in used_compute_sets(programs):
         with errors:
             verify_compute_set(graph, cs)
@@ -58,7 +58,7 @@ def verify(graph: Graph, programs: Sequence[Program]) -> None:
 
 
 def verify_compute_set(graph: Graph, compute_set: ComputeSet) -> None:
-    """Edges inside their variables and of their types, vertices and elements on tiles, no conflict."""
+    """Edges inside their variables and of their types, all on tiles, no conflicts."""
     if compute_set.graph is not graph and compute_set not in graph.compute_sets:
         raise GraphError(
             f"compute set {compute_set.name!r} belongs to another graph", compute_set.loc
@@ -127,7 +127,7 @@ def program_tensors(program: Program) -> list[tuple[str, Tensor]]:
     if isinstance(program, Copy):
         ends = [("the source of a copy", program.src), ("the destination of a copy", program.dst)]
         out = [(what, t) for what, t in ends if isinstance(t, Tensor)]
-        return [*out, *([("the row of a copy", program.offset)] if program.offset else [])]
+        return out if program.offset is None else [*out, ("the row of a copy", program.offset)]
     if isinstance(program, Execute):
         return [("a predicate", program.predicate)] if program.predicate is not None else []
     if isinstance(program, (If, RepeatWhileTrue, RepeatWhileFalse, AbortOnCondition)):
@@ -393,10 +393,10 @@ def steps(programs: Iterable[Program]) -> Iterator[Program]:
     while todo:
         for p in todo.pop().walk():
             yield p
-            if isinstance(p, Call) and isinstance(p.function, Function):
-                if p.function.id not in seen:
-                    seen.add(p.function.id)
-                    todo.append(p.function.program)
+            function = p.function if isinstance(p, Call) else None
+            if isinstance(function, Function) and function.id not in seen:
+                seen.add(function.id)
+                todo.append(function.program)
 
 
 def used_compute_sets(programs: Iterable[Program]) -> list[ComputeSet]:
@@ -406,6 +406,24 @@ def used_compute_sets(programs: Iterable[Program]) -> list[ComputeSet]:
         if isinstance(p, Execute):
             found.setdefault(p.compute_set.id, p.compute_set)
     return list(found.values())
+
+
+def check_nesting(programs: Iterable[Program]) -> None:
+    """No program contains itself."""
+    on_path: set[int] = set()
+    todo: list[tuple[Program, bool]] = [(p, False) for p in programs]
+    while todo:
+        p, leave = todo.pop()
+        if leave:
+            on_path.discard(id(p))
+            continue
+        if id(p) in on_path:
+            raise GraphError("a program contains itself", p.loc, "use Repeat or RepeatWhileTrue")
+        children = p.children()
+        if children:
+            on_path.add(id(p))
+            todo.append((p, True))
+            todo += [(c, False) for c in children]
 
 
 def check_calls(programs: Iterable[Program]) -> None:
