@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import InternalError, UnsupportedOp
-from poplar_py.ir import REGISTRY, Graph as ModelGraph
-from poplar_py.ir import Op, Value
+from poplar_py.ir import REGISTRY, Op, Value
+from poplar_py.ir import Graph as ModelGraph
 from poplar_py.poplar import Graph, Tensor, program
 from poplar_py.target import Target
 

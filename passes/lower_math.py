@@ -16,13 +16,15 @@ from poplar_py.types import DType
 __all__ = ["lower_expression"]
 
 UNARY = (
-    "abs neg sign exp log sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh erf sigmoid floor ceil round not bitwise_not is_nan"
-).split()
+    *("abs", "neg", "sign", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan"),
+    *("asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf"),
+    *("sigmoid", "floor", "ceil", "round", "not", "bitwise_not", "is_nan"),
+)
 BINARY = (
-    "add sub mul div pow min max and or xor bitwise_and bitwise_or bitwise_xor shift_left "
-    "shift_right equal less less_equal greater greater_equal"
-).split()
+    *("add", "sub", "mul", "div", "pow", "min", "max", "and", "or", "xor"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"),
+    *("equal", "less", "less_equal", "greater", "greater_equal"),
+)
 
 
 def lower_expression(

@@ -22,6 +22,8 @@ from poplar_py.poplar import program
 from poplar_py.poplar.arrays import ragged, unique_sorted
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.mapping import Mapping
+from poplar_py.popops.padded import blocked_operands
+from poplar_py.poputil.blocked import add_blocked
 from poplar_py.poputil.layout import (
     MemoryOrder,
     broadcast_mask,
@@ -122,6 +124,9 @@ def _map_parts(
     shape: tuple[int, ...],
 ) -> Tensor:
     """Output like the best input; a joined input gives an output joined the same way."""
+    padded = blocked_operands(graph, expr, tensors, shape)
+    if padded is not None:
+        return _map_blocked(graph, expr, padded, cs, name, dtype, shape)
     ref = _reference(graph, tensors, shape)
     if ref is not None and ref[1] is not None:
         axis, bounds = ref[1]
@@ -139,6 +144,23 @@ def _map_parts(
     out, order = made
     add_vertices(graph, expr, tensors, out, order, cs, name)
     return out
+
+
+def _map_blocked(
+    graph: Graph,
+    expr: str,
+    operands: list[Tensor],
+    cs: ComputeSet,
+    name: str,
+    dtype: DType,
+    shape: tuple[int, ...],
+) -> Tensor:
+    """All lanes of blocked activations, padding too: the output is blocked and padded again."""
+    ref = next(t for t in operands if prod(t.shape) == max(prod(u.shape) for u in operands))
+    blocks, view = add_blocked(graph, dtype, shape, name, mapping_of(graph, ref.flatten()))
+    order = plain_order(tuple(blocks.shape))
+    add_vertices(graph, expr, operands, blocks, order, cs, name)
+    return view
 
 
 def _slice(t: Tensor, lo: int, hi: int, axis: int, rank: int, size: int) -> Tensor:
