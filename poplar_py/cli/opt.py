@@ -40,8 +40,8 @@ def opt_command(
     poplar-py opt model.pir -p 'infer-shapes,fuse{max-ops=4}' -o fused.pir
     poplar-py compile m.onnx --emit model-ir | poplar-py opt - -p simplify
     """
-    from poplar_py import api
     from poplar_py.files import check_writable
+    from poplar_py.frontends.optimise import optimise
 
     if output is not None:
         check_writable(output)
@@ -50,7 +50,7 @@ def opt_command(
         system, ipus, tiles_per_ipu, pipeline=pipeline, dumps=dumps, progress=screen.progress
     )
     with screen.live():
-        result = api.optimise(file, options)
+        result = optimise(file, options)
     if output is None:
         sys.stdout.write(result.text(inline_resources=True))
     else:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from poplar_py.driver.executable import Executable
-from poplar_py.driver.signature import Array
+from poplar_py.driver.executable import INPUT, OUTPUT, Executable
+from poplar_py.driver.signature import Array, Port
 from poplar_py.profile.report import Report
 from poplar_py.runtime.engine import TileEngine
 
@@ -44,7 +44,6 @@ class ModelEngine:
                 threads=self.options.threads,
                 replicas=self.executable.replicas,
                 faithful_exchange=self.options.faithful_exchange,
-                check_uninitialised=self.options.check_uninitialised,
             )
         return self._tile
 
@@ -55,22 +54,23 @@ class ModelEngine:
         engine = self.prepare()
         begin = time.perf_counter()
         for port in signature.inputs:
-            for replica in range(signature.replicas):
-                engine.write(
-                    port.name, signature.shard(port, arrays[port.name], replica), replica=replica
-                )
+            if port.type.numel:
+                engine.write(INPUT + port.name, signature.stack(port, arrays[port.name]))
+        engine.reset_cycles()
         engine.run(0, timeout=timeout)
-        outputs: dict[str, Array] = {}
-        for port in signature.outputs:
-            shape = port.type.static_shape
-            parts = [
-                np.asarray(engine.read(port.name, replica=r)).reshape(shape)
-                for r in range(signature.replicas if port.split is not None else 1)
-            ]
-            outputs[port.name] = signature.join(port, parts)
+        outputs = {port.name: self._output(engine, port) for port in signature.outputs}
         self._seconds = time.perf_counter() - begin
-        self._counts = engine.counts()
+        self._counts = engine.cycles().runs
         return outputs
+
+    def _output(self, engine: TileEngine, port: Port) -> Array:
+        """One output, joined from the replicas' parts."""
+        signature = self.executable.signature
+        shape = port.type.static_shape
+        if not port.type.numel:
+            return np.zeros(port.host_shape(signature.replicas), port.type.dtype.numpy)
+        held = engine.read(OUTPUT + port.name).reshape(signature.replicas, *shape)
+        return signature.join(port, list(held))
 
     def stop(self) -> None:
         """Ends a run of another thread."""

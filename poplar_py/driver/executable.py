@@ -11,8 +11,8 @@ import numpy as np
 
 from poplar_py.diagnostics import FileError, InputError, Location
 from poplar_py.driver.signature import Array, Signature
-from poplar_py.executable import Executable as TileExecutable
-from poplar_py.executable import load_executable, save_executable
+from poplar_py.executable.executable import Executable as TileExecutable
+from poplar_py.executable.pexe import load_executable, save_executable
 from poplar_py.profile.report import Report
 from poplar_py.types import DTYPES
 

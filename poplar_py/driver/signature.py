@@ -110,6 +110,12 @@ class Signature:
         index[port.split] = slice(replica * size, (replica + 1) * size)
         return np.ascontiguousarray(array[tuple(index)])
 
+    def stack(self, port: Port, array: Array) -> Array:
+        """An input as [replicas, ...] parts; as it is when all replicas get the same."""
+        if port.split is None or self.replicas == 1:
+            return array
+        return np.stack([self.shard(port, array, r) for r in range(self.replicas)])
+
     def join(self, port: Port, parts: Sequence[Array]) -> Array:
         """The host's output from the replicas' parts."""
         if port.split is None or len(parts) == 1:

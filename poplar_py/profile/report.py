@@ -30,8 +30,9 @@ LARGEST = 10
 class IpuFigures:
     """Cycles of a run and memory of one IPU.
 
-    `compute` and `exchange` are the IPU's own; it waits `idle` cycles for slower ones. `largest`
-    is the fullest tile's bytes; `idle_tiles` have neither data nor vertices.
+    `compute` is the IPU's own slowest tile; it waits `idle` cycles for slower IPUs. `received` are
+    bytes its tiles got from others. `largest` is the fullest tile's bytes; `idle_tiles` have
+    neither data nor vertices.
     """
 
     ipu: int
@@ -40,6 +41,7 @@ class IpuFigures:
     sync: int
     host: int
     idle: int
+    received: int
     data_bytes: int
     code_bytes: int
     largest: int
@@ -150,14 +152,18 @@ class Report:
         target, memory = self.executable.target, self.executable.memory
         tiles = slice(ipu * target.tiles_per_ipu, (ipu + 1) * target.tiles_per_ipu)
         own = {"compute": 0, "exchange": 0, "sync": 0, "host": 0}
+        received = 0
         for step, runs in zip(self.executable.steps, self.runs, strict=True):
             for phase, cycles in _ipu_phases(step, ipu).items():
                 own[phase] += cycles * int(runs)
+            if step.ipu_exchange is not None:
+                received += int(step.ipu_exchange[ipu]) * int(runs)
         total = memory.total[tiles]
         return IpuFigures(
             ipu=ipu,
             **own,
             idle=max(0, self.cycles - sum(own.values())),
+            received=received,
             data_bytes=int(memory.data[tiles].sum()),
             code_bytes=int((memory.code[tiles] + memory.state[tiles]).sum()),
             largest=int(total.max(initial=0)),
@@ -301,6 +307,7 @@ _IPU_HEADS = (
     "sync",
     "host",
     "waiting",
+    "received KiB",
     "data KiB",
     "code KiB",
     "fullest tile",
@@ -324,8 +331,7 @@ _LEFT = ("step", "source", "variable")
 def _ipu_phases(step: StepInfo, ipu: int) -> dict[str, int]:
     """One IPU's own cycles in a step."""
     compute = step.compute if step.ipu_compute is None else int(step.ipu_compute[ipu])
-    exchange = step.exchange if step.ipu_exchange is None else int(step.ipu_exchange[ipu])
-    return {"compute": compute, "exchange": exchange, "sync": step.sync, "host": step.host}
+    return {"compute": compute, "exchange": step.exchange, "sync": step.sync, "host": step.host}
 
 
 def _step_figures(step: StepInfo, runs: int) -> StepFigures:
@@ -353,6 +359,7 @@ def _ipu_cells(f: IpuFigures) -> tuple[str, ...]:
         f"{f.sync:,}",
         f"{f.host:,}",
         f"{f.idle:,}",
+        f"{f.received / 1024:,.0f}",
         f"{f.data_bytes / 1024:,.0f}",
         f"{f.code_bytes / 1024:,.0f}",
         f"{f.largest / 1024:,.1f} KiB",

@@ -1,0 +1,65 @@
+"""`poplar-py opt`: passes on a module that was read from `.pir` text."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from poplar_py import files, ir
+from poplar_py.diagnostics import FileError, Location
+from poplar_py.driver.compile import run_passes
+from poplar_py.driver.options import CompileOptions
+from poplar_py.driver.signature import Array
+from poplar_py.ir.resources import read_resource, save_resources
+from poplar_py.passes import module_text, parse_pipeline, verify_module
+from poplar_py.types import TensorType
+
+__all__ = ["Optimised", "optimise"]
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """What the passes left: a module of either level."""
+
+    module: Any
+
+    def text(self, inline_resources: bool = False) -> str:
+        """The `.pir` text."""
+        return module_text(self.module, inline_resources=inline_resources)
+
+    def save(self, path: str | Path, inline_resources: bool = False) -> None:
+        """Writes the text, and its large arrays into `resources/` beside it unless inline."""
+        found: dict[str, Array] = {}
+        text = module_text(self.module, inline_resources=inline_resources, resources=found)
+        if found and not (inline_resources and isinstance(self.module, ir.Module)):
+            save_resources(Path(path).parent / "resources", found)
+        files.write_text(path, text)
+
+
+def optimise(path: str, options: CompileOptions) -> Optimised:
+    """Reads `.pir` text (`-`: standard input), verifies it, runs the pipeline of the options."""
+    module = read_pir(path)
+    verify_module(module)
+    passes = parse_pipeline(options.pipeline)
+    if not passes:
+        return Optimised(module)
+    result, _ = run_passes(module, passes, options, options.machine())
+    return Optimised(result)
+
+
+def read_pir(path: str) -> Any:
+    """The module of a `.pir` file of either level; arrays come from `resources/` beside it."""
+    data = sys.stdin.buffer.read() if path == "-" else files.read_bytes(path)
+    name = "<stdin>" if path == "-" else path
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise FileError(f"{name} is not UTF-8 text: {error}", Location(name, 0, 0)) from error
+    folder = (Path() if path == "-" else Path(path).parent) / "resources"
+
+    def lookup(key: str, type: TensorType) -> Array:
+        return read_resource(folder, key, type)
+
+    return ir.parse_module(text, name, resources=lookup)
