@@ -30,6 +30,7 @@ import poplar_py.passes.lower_control
 import poplar_py.passes.lower_math
 import poplar_py.passes.lower_nn
 import poplar_py.passes.lower_tensor  # noqa: F401
+from poplar_py.ir import use_counts
 from poplar_py.passes.context import PassContext
 from poplar_py.passes.lower_context import LOWER, LowerContext, lower_ops
 from poplar_py.passes.registry import Pass, register
@@ -61,6 +62,7 @@ class Lower(Pass):
 def lower_graph(graph: Graph, target: Any) -> TileModule:
     """The tile-level module of a model graph; program 0 runs it once."""
     ctx = LowerContext(target)
+    ctx.uses = use_counts(graph)
     for value in graph.inputs:
         _add_input(ctx, value)
     lower_ops(ctx, graph)

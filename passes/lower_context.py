@@ -48,6 +48,9 @@ class LowerContext:
         self.graph: Graph = self.whole
         self.prog = program.Sequence()
         self.values: dict[Value, Tensor] = {}
+        self.uses: dict[Value, int] = {}
+        self.pending: dict[Value, Any] = {}
+        """Products that wait for their user (`lower_products`)."""
         self._arrays: dict[Value, Array] = {}
         self._uploads: dict[Value, Tensor] = {}
         self._parts: dict[int, Graph] = {}
@@ -59,6 +62,8 @@ class LowerContext:
         found = self.values.get(value)
         if found is not None:
             return found
+        if value in self.pending:
+            return self._settle(value)
         array = self._arrays.get(value)
         if array is None:
             raise InternalError(f"value {value!r} is used before it is lowered")
@@ -67,6 +72,13 @@ class LowerContext:
             held = self.upload(array, value.name or "constant")
             self._uploads[value] = held
         return held
+
+    def _settle(self, value: Value) -> Tensor:
+        """Lower a pending product where it stands."""
+        waiting = self.pending.pop(value)
+        with self.whole.location(waiting.op.loc):
+            self.set(value, waiting.emit(waiting.graph, waiting.prog, None, None))
+        return self.values[value]
 
     def upload(self, array: Array, name: str) -> Tensor:
         """A constant spread linearly; one of a single repeated number is stored once."""

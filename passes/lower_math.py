@@ -11,6 +11,7 @@ from poplar_py.codelets import expr as expressions
 from poplar_py.ir import Op, Value
 from poplar_py.ops import math as ops
 from poplar_py.passes.lower_context import LowerContext, rule
+from poplar_py.passes.lower_products import fuse_product
 from poplar_py.types import DType
 
 __all__ = ["lower_expression"]
@@ -41,6 +42,8 @@ def lower_expression(
     keep = [i for i, s in enumerate(scalars) if s is None or not _literal_ok(scalars[i])]
     shape = result.type.static_shape
     text = _substitute(text, scalars, keep)
+    if fuse_product(ctx, op, text, [operands[i] for i in keep], dtype):
+        return
     tensors = [ctx.tensor(operands[i]) for i in keep]
     out = popops.map(ctx.graph, text, tensors, ctx.prog, ctx.name(op), dtype)
     ctx.set(result, out.broadcast_to(shape) if tuple(out.shape) != shape else out)

@@ -9,7 +9,10 @@ from poplar_py.ir import Value
 from poplar_py.ops import nn as ops
 from poplar_py.passes.lower_context import Array, LowerContext, rule
 from poplar_py.passes.lower_math import lower_expression
-from poplar_py.poplar import Tensor
+from poplar_py.passes.lower_products import put_off
+from poplar_py.poplar import Graph, Tensor
+from poplar_py.poplar.program import Sequence
+from poplar_py.poplin import Epilogue
 from poplar_py.types import DType, i32
 
 __all__: list[str] = []
@@ -62,8 +65,18 @@ def _matmul(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
     a, b = ctx.operand(op.a), ctx.operand(op.b)
     a = a.reshape((1, *a.shape)) if op.a.rank == 1 else a
     b = b.reshape((*b.shape, 1)) if op.b.rank == 1 else b
-    out = poplin.mat_mul(ctx.graph, a, b, ctx.prog, ctx.name(op), out_dtype=dtype)
-    ctx.set(op.result, out.reshape(op.result.type.static_shape))
+    shape, name = op.result.type.static_shape, ctx.name(op)
+
+    def emit(graph: Graph, prog: Sequence, bias: Array | None, epilogue: Epilogue | None) -> Tensor:
+        out = poplin.mat_mul(
+            graph, a, b, prog, name, bias=bias, epilogue=epilogue, out_dtype=dtype
+        )
+        return out.reshape(shape)
+
+    if op.a.rank == 1 or op.b.rank == 1:
+        ctx.set(op.result, emit(ctx.graph, ctx.prog, None, None))
+        return
+    put_off(ctx, op, emit, -1, False)
 
 
 @rule("nn.matmul")
@@ -88,11 +101,16 @@ def _conv(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
         dilations=op.dilations,
         groups=op.groups,
     )
-    x, w, bias = ctx.tensor(op.x), ctx.operand(op.w), _bias(ctx, op.bias)
-    out = poplin.convolution(
-        ctx.graph, x, w, bias, params, ctx.prog, ctx.name(op), out_dtype=dtype
-    )
-    ctx.set(op.result, out)
+    x, w, own = ctx.tensor(op.x), ctx.operand(op.w), _bias(ctx, op.bias)
+    name = ctx.name(op)
+
+    def emit(graph: Graph, prog: Sequence, bias: Array | None, epilogue: Epilogue | None) -> Tensor:
+        first = own if own is not None else bias
+        return poplin.convolution(
+            graph, x, w, first, params, prog, name, epilogue=epilogue, out_dtype=dtype
+        )
+
+    put_off(ctx, op, emit, 1, own is not None)
 
 
 @rule("nn.conv")
@@ -114,9 +132,14 @@ def lower_conv_transpose(ctx: LowerContext, op: ops.ConvTranspose) -> None:
         dilations=op.dilations,
         groups=op.groups,
     )
-    x, w, bias = ctx.tensor(op.x), ctx.operand(op.w), _bias(ctx, op.bias)
-    out = poplin.conv_transpose(ctx.graph, x, w, bias, params, ctx.prog, ctx.name(op))
-    ctx.set(op.result, out)
+    x, w, own = ctx.tensor(op.x), ctx.operand(op.w), _bias(ctx, op.bias)
+    name = ctx.name(op)
+
+    def emit(graph: Graph, prog: Sequence, bias: Array | None, epilogue: Epilogue | None) -> Tensor:
+        first = own if own is not None else bias
+        return poplin.conv_transpose(graph, x, w, first, params, prog, name, epilogue=epilogue)
+
+    put_off(ctx, op, emit, 1, own is not None)
 
 
 def _pool_params(op: Any) -> popnn.PoolParams:
