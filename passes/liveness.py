@@ -10,7 +10,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poplar_py.passes.steps import CallNode, LoopNode, Node, Seq, Step, StepTree, SwitchNode, WhileNode
+from poplar_py.passes.context import PassContext
+from poplar_py.passes.registry import Pass, register
+from poplar_py.passes.steps import (
+    CallNode,
+    LoopNode,
+    Node,
+    Seq,
+    Step,
+    StepTree,
+    SwitchNode,
+    WhileNode,
+)
+from poplar_py.passes.tile_module import TileModule
+
+
+@register
+@dataclass(frozen=True)
+class FindLiveness(Pass):
+    """Which variables hold a value that is still needed, at every step."""
+
+    name = "liveness"
+    level = "tile"
+    after = ("plan-exchange",)
+
+    def run(self, module: TileModule, ctx: PassContext) -> bool:
+        always = 0
+        for v in module.graph.variables:
+            if v.always_live:
+                always |= 1 << v.id
+        module.results[self.name] = find_liveness(module.results["plan-exchange"].tree, always)
+        return True
 
 
 @dataclass

@@ -8,14 +8,32 @@ poputil's ``mapTensorLinearly`` does (in chunks of at least 32 elements):
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from poplar_py.passes.context import PassContext
+from poplar_py.passes.registry import Pass, register
 from poplar_py.passes.tile_module import TileModule
 from poplar_py.poplar.arrays import I8
 from poplar_py.poplar.errors import InvalidTileMapping
 from poplar_py.poplar.groups import VertexGroup
 from poplar_py.poplar.mapping import Mapping, linear
 from poplar_py.poplar.variable import Variable
+
+
+@register
+@dataclass(frozen=True)
+class MapTiles(Pass):
+    """Give every element that has no tile one; refuse vertices without a tile."""
+
+    name = "map-tiles"
+    level = "tile"
+
+    def run(self, module: TileModule, ctx: PassContext) -> bool:
+        module.results.clear()
+        module.results[self.name] = True
+        return map_tiles(module) > 0
 
 
 def map_tiles(module: TileModule) -> int:

@@ -21,7 +21,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.passes.tile_module import Places
+from poplar_py.passes.context import PassContext
+from poplar_py.passes.exchange_traffic import (
+    ContentItems,
+    ContentPieces,
+    Pieces,
+    Traffic,
+    add_traffic,
+    content_bytes,
+    read_traffic,
+    write_traffic,
+)
+from poplar_py.passes.registry import Pass, register
+from poplar_py.passes.steps import StepTree, build_steps, edge_fields, used_compute_sets
+from poplar_py.passes.tile_module import Places, TileModule, find_places
 from poplar_py.poplar.arrays import (
     I8,
     SPAN,
@@ -30,10 +43,12 @@ from poplar_py.poplar.arrays import (
     first_of_each,
     offsets_of,
     ragged,
-    sort_order,
 )
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.groups import ComputeSet
 
+GroupFields = tuple[NDArray[np.int32], list[tuple[str, int, Edges]]]
+Records = tuple[Ints, Ints, Ints, Ints]
 _MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 _TILE_SPAN = 1 << 24
 
@@ -63,43 +78,6 @@ class FieldPlan:
 
 
 @dataclass
-class Pieces:
-    """P moves between tile shares and items: item, byte offset in the item, share, byte offset in
-    the share, bytes (all int64[P])."""
-
-    item: Ints
-    at: Ints
-    share: Ints
-    place: Ints
-    nbytes: Ints
-
-    @staticmethod
-    def none() -> Pieces:
-        """No piece."""
-        return Pieces(*(np.zeros(0, I8) for _ in range(5)))
-
-
-@dataclass
-class Traffic:
-    """Bytes a tile receives, sends, and copies within itself; int64[tiles]. ``fragments``: pieces
-    it sends or receives (the larger). ``between`` int64[ipus, ipus]: bytes from IPU to IPU, each
-    word once per receiving IPU."""
-
-    received: Ints
-    sent: Ints
-    local: Ints
-    fragments: Ints
-    between: Ints
-
-    @property
-    def bound(self) -> int:
-        """Bytes through the busiest tile port."""
-        if len(self.received) == 0:
-            return 0
-        return int(max(self.received.max(), self.sent.max()))
-
-
-@dataclass
 class ComputePlan:
     """Exchange of one compute set: fields per group, items, the pieces that fill and drain them.
 
@@ -120,6 +98,42 @@ class ComputePlan:
     after: Traffic
     reads: set[int] = field(default_factory=set[int])
     writes: set[int] = field(default_factory=set[int])
+
+
+@dataclass
+class ExchangePlan:
+    """Where everything is (`places`), what runs (`tree`, `used` compute sets by id), and the plan of
+    every used compute set by id."""
+
+    places: Places
+    tree: StepTree
+    used: list[ComputeSet]
+    sets: dict[int, ComputePlan]
+
+
+@register
+@dataclass(frozen=True)
+class PlanExchange(Pass):
+    """Per compute set and copy: what every tile receives and sends, and where it lands."""
+
+    name = "plan-exchange"
+    level = "tile"
+    after = ("map-tiles",)
+
+    def run(self, module: TileModule, ctx: PassContext) -> bool:
+        graph = module.graph
+        places = find_places(graph.variables, graph.atlas(), graph.target.num_tiles)
+        tree = build_steps(graph.variables, module.programs, graph.host_writes, graph.host_reads)
+        used = used_compute_sets(tree)
+        per_ipu = graph.target.tiles_per_ipu
+        sets = {cs.id: plan_compute_set(places, group_fields(cs), per_ipu) for cs in used}
+        module.results[self.name] = ExchangePlan(places, tree, used, sets)
+        return True
+
+
+def group_fields(cs: ComputeSet) -> list[GroupFields]:
+    """Per group its tiles and its edge fields as (mode, bytes of an element, edges)."""
+    return [(g.tiles, [(f.kind, f.dtype.size, e) for f, e in edge_fields(g)]) for g in cs.groups]
 
 
 def mix(*columns: Ints, seed: int = 0) -> NDArray[np.uint64]:
@@ -153,7 +167,7 @@ class _Flat:
 
     tile: list[Ints] = field(default_factory=list[Ints])
     eptr: list[Ints] = field(default_factory=list[Ints])
-    records: list[tuple[Ints, Ints, Ints, Ints]] = field(default_factory=list)
+    records: list[Records] = field(default_factory=list)
     owner: list[tuple[FieldPlan, Ints]] = field(default_factory=list)
 
 
@@ -195,7 +209,9 @@ def _place_by_pieces(places: Places, edges: Edges, rest: Ints, share: Ints, plac
     at = (places.atlas.loc[iv] + s - places.atlas.bounds[iv]) * places.width[iv]
     sh = places.share[iv]
     new = np.ones(len(e), np.bool_)
-    new[1:] = (e[1:] != e[:-1]) | (sh[1:] != sh[:-1]) | (at[1:] != at[:-1] + (n * places.width[iv])[:-1])
+    new[1:] = (
+        (e[1:] != e[:-1]) | (sh[1:] != sh[:-1]) | (at[1:] != at[:-1] + (n * places.width[iv])[:-1])
+    )
     first = np.flatnonzero(new)
     count = np.bincount(e[first], minlength=len(rest))
     whole = np.flatnonzero(count == 1)
@@ -220,9 +236,7 @@ def _rows(edges: Edges, index: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 # ---------------------------------------------------------------------------- items
-def plan_compute_set(
-    places: Places, groups: list[tuple[NDArray[np.int32], list[tuple[str, int, Edges]]]], tiles_per_ipu: int
-) -> ComputePlan:
+def plan_compute_set(places: Places, groups: list[GroupFields], tiles_per_ipu: int) -> ComputePlan:
     """Plan the exchange of a compute set: per group its tiles and its fields as
     (mode, bytes of an element, edges)."""
     ins, outs = _Flat(), _Flat()
@@ -235,9 +249,10 @@ def plan_compute_set(
     content = np.concatenate([read.content, written.content + len(read.eptr) - 1])
     fetch_c = _content_pieces(places, read.eptr, read.records)
     store_c = _content_pieces(places, written.eptr, written.records)
-    content_bytes = np.concatenate([_content_bytes(fetch_c, len(read.eptr) - 1),
-                                    _content_bytes(store_c, len(written.eptr) - 1)])
-    nbytes = content_bytes[content] if len(content) else np.zeros(0, I8)
+    sizes = np.concatenate(
+        [content_bytes(fetch_c, len(read.eptr) - 1), content_bytes(store_c, len(written.eptr) - 1)]
+    )
+    nbytes = sizes[content] if len(content) else np.zeros(0, I8)
     at, block = _layout(tile, nbytes, places.num_tiles)
     used = np.zeros(len(tile), np.bool_)
     for flat in (ins, outs):
@@ -246,17 +261,25 @@ def plan_compute_set(
     store = _expand(store_c, written.content, first=len(read.tile))
     inout = _inout_pieces(outs, written, store, len(read.tile))
     fetch = _expand(fetch_c, read.content, first=0)
-    before = _read_traffic(places, read, fetch_c, tiles_per_ipu)
-    after = _write_traffic(places, tile, store, tiles_per_ipu)
+    before = read_traffic(places, read, fetch_c, tiles_per_ipu)
+    after = write_traffic(places, tile, store, tiles_per_ipu)
     if len(inout.item):
-        _add(before, _write_traffic(places, tile, inout, tiles_per_ipu, reverse=True))
-        fetch = Pieces(*(np.concatenate([getattr(fetch, k), getattr(inout, k)])
-                         for k in ("item", "at", "share", "place", "nbytes")))
+        add_traffic(before, write_traffic(places, tile, inout, tiles_per_ipu, reverse=True))
+        fetch = Pieces(
+            *(
+                np.concatenate([getattr(fetch, k), getattr(inout, k)])
+                for k in ("item", "at", "share", "place", "nbytes")
+            )
+        )
     return ComputePlan(planned, tile, at, nbytes, used, block, fetch, store, before, after)
 
 
 def _plan_field(
-    places: Places, tiles: NDArray[np.int32], fields: tuple[str, int, Edges], ins: _Flat, outs: _Flat
+    places: Places,
+    tiles: NDArray[np.int32],
+    fields: tuple[str, int, Edges],
+    ins: _Flat,
+    outs: _Flat,
 ) -> FieldPlan:
     mode, width, edges = fields
     share, place = place_edges(places, edges)
@@ -265,7 +288,9 @@ def _plan_field(
         tile = np.repeat(tile, np.diff(edges.vptr))
     size = edges.sizes()
     n = len(size)
-    plan = FieldPlan(mode, tile, size, size * width, share, place, np.full(n, -1, I8), np.zeros(n, I8))
+    plan = FieldPlan(
+        mode, tile, size, size * width, share, place, np.full(n, -1, I8), np.zeros(n, I8)
+    )
     home = np.zeros(n, np.bool_)
     ok = share >= 0
     home[ok] = places.share_tile[share[ok]] == tile[ok]
@@ -287,17 +312,7 @@ def _plan_field(
     return plan
 
 
-@dataclass
-class _Items:
-    """U items: tile and content; C contents with their records in CSR."""
-
-    tile: Ints
-    content: Ints
-    eptr: Ints
-    records: tuple[Ints, Ints, Ints, Ints]
-
-
-def _join_flat(flat: _Flat) -> tuple[Ints, Ints, tuple[Ints, Ints, Ints, Ints]]:
+def _join_flat(flat: _Flat) -> tuple[Ints, Ints, Records]:
     if not flat.tile:
         none = np.zeros(0, I8)
         return none, np.zeros(1, I8), (none, none, none, none)
@@ -305,7 +320,7 @@ def _join_flat(flat: _Flat) -> tuple[Ints, Ints, tuple[Ints, Ints, Ints, Ints]]:
     return np.concatenate(flat.tile), offsets_of(np.concatenate(flat.eptr)), records  # type: ignore[return-value]
 
 
-def _signatures(eptr: Ints, records: tuple[Ints, Ints, Ints, Ints]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _signatures(eptr: Ints, records: Records) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Two independent 64-bit hashes of the records of every edge."""
     per = np.diff(eptr)
     start, length, count, stride = records
@@ -338,7 +353,7 @@ def _group_equal(*keys: NDArray[np.generic]) -> tuple[Ints, Ints]:
     return group, order[new]
 
 
-def _read_items(flat: _Flat) -> _Items:
+def _read_items(flat: _Flat) -> ContentItems:
     """Items of input edges: equal contents of a tile once, overlapping plain runs as their union."""
     tile, eptr, records = _join_flat(flat)
     s1, s2 = _signatures(eptr, records)
@@ -356,10 +371,12 @@ def _read_items(flat: _Flat) -> _Items:
     key = content * _TILE_SPAN + tile
     item, at = _group_equal(key)
     _store_items(flat, item, shift)
-    return _Items(tile[at], content[at], *_take(eptr, records, first))
+    return ContentItems(tile[at], content[at], *_take(eptr, records, first))
 
 
-def _unions(tile: Ints, rec: Ints, start: Ints, length: Ints, plain: Bools, shift: Ints) -> tuple[Ints, Ints, Ints] | None:
+def _unions(
+    tile: Ints, rec: Ints, start: Ints, length: Ints, plain: Bools, shift: Ints
+) -> tuple[Ints, Ints, Ints] | None:
     """Plain runs of one tile that overlap without being equal: (edges, union start, union length)."""
     index = np.flatnonzero(plain)
     if len(index) < 2:
@@ -379,7 +396,7 @@ def _unions(tile: Ints, rec: Ints, start: Ints, length: Ints, plain: Bools, shif
     group = np.cumsum(new) - 1
     ends = np.maximum.reduceat(e, head)
     base = k[head]
-    shift[index[order]] = (k - base[group])
+    shift[index[order]] = k - base[group]
     union_start = base % SPAN
     out_start, out_len = np.empty(len(k), I8), np.empty(len(k), I8)
     out_start[order], out_len[order] = union_start[group], (ends - base)[group]
@@ -390,12 +407,12 @@ def _finish_unions(
     flat: _Flat,
     tile: Ints,
     eptr: Ints,
-    records: tuple[Ints, Ints, Ints, Ints],
+    records: Records,
     content: Ints,
     plain: Bools,
     shift: Ints,
     joined: tuple[Ints, Ints, Ints],
-) -> _Items:
+) -> ContentItems:
     """Plain edges take their union as content; the others keep theirs."""
     index, start, length = joined
     zero, one = np.zeros(len(start), I8), np.ones(len(start), I8)
@@ -407,16 +424,17 @@ def _finish_unions(
     new[other] = sub + len(first_plain)
     item, at = _group_equal(new * _TILE_SPAN + tile)
     _store_items(flat, item, shift)
-    p1, r1 = offsets_of(one[first_plain]), (start[first_plain], length[first_plain], one[first_plain], zero[first_plain])
+    p1, r1 = (
+        offsets_of(one[first_plain]),
+        (start[first_plain], length[first_plain], one[first_plain], zero[first_plain]),
+    )
     p2, r2 = _take(eptr, records, other[first_other])
     pointers = np.concatenate([p1, p2[1:] + p1[-1]])
     both = tuple(np.concatenate(c) for c in zip(r1, r2, strict=True))
-    return _Items(tile[at], new[at], pointers, both)  # type: ignore[arg-type]
+    return ContentItems(tile[at], new[at], pointers, both)  # type: ignore[arg-type]
 
 
-def _take(
-    eptr: Ints, records: tuple[Ints, Ints, Ints, Ints], index: Ints
-) -> tuple[Ints, tuple[Ints, Ints, Ints, Ints]]:
+def _take(eptr: Ints, records: Records, index: Ints) -> tuple[Ints, Records]:
     per = np.diff(eptr)[index]
     e, k = ragged(per)
     r = eptr[:-1][index][e] + k
@@ -433,29 +451,16 @@ def _store_items(flat: _Flat, item: Ints, shift: Ints, first: int = 0) -> None:
         at += n
 
 
-def _write_items(flat: _Flat, first: int) -> _Items:
+def _write_items(flat: _Flat, first: int) -> ContentItems:
     """Every written edge has an item of its own."""
     tile, eptr, records = _join_flat(flat)
     n = len(tile)
     _store_items(flat, np.arange(n, dtype=I8), np.zeros(n, I8), first)
-    return _Items(tile, np.arange(n, dtype=I8), eptr, records)
+    return ContentItems(tile, np.arange(n, dtype=I8), eptr, records)
 
 
 # ---------------------------------------------------------------------------- pieces
-@dataclass
-class _ContentPieces:
-    """Pieces of contents, ascending by content: byte offset in it, share, place, bytes, address."""
-
-    content: Ints
-    at: Ints
-    share: Ints
-    place: Ints
-    nbytes: Ints
-    start: Ints
-    ptr: Ints
-
-
-def _content_pieces(places: Places, eptr: Ints, records: tuple[Ints, Ints, Ints, Ints]) -> _ContentPieces:
+def _content_pieces(places: Places, eptr: Ints, records: Records) -> ContentPieces:
     start, length, count, stride = records
     owner = np.repeat(np.arange(len(eptr) - 1, dtype=I8), np.diff(eptr))
     if len(count) and not (count == 1).all():
@@ -472,11 +477,7 @@ def _content_pieces(places: Places, eptr: Ints, records: tuple[Ints, Ints, Ints,
     total = np.cumsum(nbytes) - nbytes
     at = total - total[ptr[:-1]][c] if len(c) else total
     place = (places.atlas.loc[iv] + s - places.atlas.bounds[iv]) * width
-    return _ContentPieces(c, at, places.share[iv], place, nbytes, s, ptr)
-
-
-def _content_bytes(pieces: _ContentPieces, contents: int) -> Ints:
-    return np.bincount(pieces.content, pieces.nbytes, contents).astype(I8)
+    return ContentPieces(c, at, places.share[iv], place, nbytes, s, ptr)
 
 
 def _layout(tile: Ints, nbytes: Ints, num_tiles: int) -> tuple[Ints, Ints]:
@@ -497,7 +498,7 @@ def _layout(tile: Ints, nbytes: Ints, num_tiles: int) -> tuple[Ints, Ints]:
     return at, block
 
 
-def _expand(pieces: _ContentPieces, content: Ints, first: int) -> Pieces:
+def _expand(pieces: ContentPieces, content: Ints, first: int) -> Pieces:
     """Pieces of items from the pieces of their contents."""
     per = np.diff(pieces.ptr)[content] if len(content) else np.zeros(0, I8)
     i, k = ragged(per)
@@ -505,7 +506,7 @@ def _expand(pieces: _ContentPieces, content: Ints, first: int) -> Pieces:
     return Pieces(i + first, pieces.at[p], pieces.share[p], pieces.place[p], pieces.nbytes[p])
 
 
-def _inout_pieces(flat: _Flat, written: _Items, store: Pieces, first: int) -> Pieces:
+def _inout_pieces(flat: _Flat, written: ContentItems, store: Pieces, first: int) -> Pieces:
     """What must be fetched before the compute set because a written edge is also read."""
     both = np.zeros(len(written.tile), np.bool_)
     at = 0
@@ -515,156 +516,6 @@ def _inout_pieces(flat: _Flat, written: _Items, store: Pieces, first: int) -> Pi
     if not both.any():
         return Pieces.none()
     keep = both[store.item - first]
-    return Pieces(store.item[keep], store.at[keep], store.share[keep], store.place[keep], store.nbytes[keep])
-
-
-# ---------------------------------------------------------------------------- bytes
-def _traffic(num_tiles: int, ipus: int) -> Traffic:
-    z = [np.zeros(num_tiles, I8) for _ in range(4)]
-    return Traffic(z[0], z[1], z[2], z[3], np.zeros((ipus, ipus), I8))
-
-
-def _add(a: Traffic, b: Traffic) -> None:
-    a.received = a.received + b.received
-    a.sent = a.sent + b.sent
-    a.local = a.local + b.local
-    a.fragments = a.fragments + b.fragments
-    a.between = a.between + b.between
-
-
-def _read_traffic(places: Places, items: _Items, pieces: _ContentPieces, tiles_per_ipu: int) -> Traffic:
-    """Each receiver takes its contents whole, less what is its own; senders send a word once."""
-    t = places.num_tiles
-    out = _traffic(t, -(-t // tiles_per_ipu))
-    if len(items.tile) == 0:
-        return out
-    src = np.where(pieces.share >= 0, places.share_tile[pieces.share], 0)
-    total = _content_bytes(pieces, len(items.eptr) - 1)
-    key = items.content * t + items.tile
-    order = sort_order(key)
-    ordered = key if order is None else key[order]
-    want = pieces.content * t + src
-    pos = np.minimum(np.searchsorted(ordered, want), len(ordered) - 1)
-    mine = ordered[pos] == want
-    out.local = np.bincount(src[mine], pieces.nbytes[mine], t).astype(I8)
-    count = np.diff(pieces.ptr)
-    out.received = np.bincount(items.tile, total[items.content], t).astype(I8) - out.local
-    fragments_in = np.bincount(items.tile, count[items.content], t).astype(I8)
-    receivers = np.bincount(items.content, minlength=len(count))[pieces.content] - mine
-    sent = receivers > 0
-    nbytes, fragments_out = _union_bytes(pieces, sent, src, t)
-    out.sent = nbytes
-    out.fragments = np.maximum(fragments_in, fragments_out)
-    if len(out.between) > 1:
-        _link_bytes(out, items, pieces, src, tiles_per_ipu)
-    return out
-
-
-def _union_bytes(pieces: _ContentPieces, keep: Bools, src: Ints, tiles: int) -> tuple[Ints, Ints]:
-    """Bytes and pieces per source tile, what several contents share counted once."""
-    if not keep.any():
-        return np.zeros(tiles, I8), np.zeros(tiles, I8)
-    n, t = pieces.nbytes[keep], src[keep]
-    start = pieces.share[keep] * SPAN + pieces.place[keep]
-    order = np.lexsort((-n, start))
-    s, n, t = start[order], n[order], t[order]
-    end = s + n
-    reach = np.maximum.accumulate(end)
-    before = np.append(s[:1], reach[:-1])
-    fresh = np.maximum(end - np.maximum(s, before), 0)
-    return (
-        np.bincount(t, fresh, tiles).astype(I8),
-        np.bincount(t, fresh > 0, tiles).astype(I8),
+    return Pieces(
+        store.item[keep], store.at[keep], store.share[keep], store.place[keep], store.nbytes[keep]
     )
-
-
-def _link_bytes(out: Traffic, items: _Items, pieces: _ContentPieces, src: Ints, per_ipu: int) -> None:
-    """Words that leave an IPU, once per receiving IPU."""
-    ipus = len(out.between)
-    pair, _ = _group_first(items.content * ipus + items.tile // per_ipu)
-    content, ipu = pair // ipus, pair % ipus
-    count = np.diff(pieces.ptr)[content]
-    i, k = ragged(count)
-    p = pieces.ptr[:-1][content][i] + k
-    key = (src[p] // per_ipu) * ipus + ipu[i]
-    total = np.bincount(key, pieces.nbytes[p], ipus * ipus).astype(I8).reshape(ipus, ipus)
-    np.fill_diagonal(total, 0)
-    out.between = out.between + total
-
-
-def _group_first(key: Ints) -> tuple[Ints, Ints]:
-    ordered = np.sort(key)
-    first = first_of_each(ordered)
-    return ordered[first], first
-
-
-def _write_traffic(
-    places: Places, item_tile: Ints, pieces: Pieces, tiles_per_ipu: int, *, reverse: bool = False
-) -> Traffic:
-    """Written words go from the vertex's tile to their owner (``reverse``: the other way)."""
-    t = places.num_tiles
-    out = _traffic(t, -(-t // tiles_per_ipu))
-    if len(pieces.item) == 0:
-        return out
-    here = item_tile[pieces.item]
-    owner = np.where(pieces.share >= 0, places.share_tile[pieces.share], 0)
-    src, dst = (owner, here) if reverse else (here, owner)
-    _count_moves(out, src, dst, pieces.nbytes, tiles_per_ipu)
-    return out
-
-
-def _count_moves(out: Traffic, src: Ints, dst: Ints, nbytes: Ints, tiles_per_ipu: int) -> None:
-    """Add moves without multicast."""
-    t, ipus = len(out.received), len(out.between)
-    far = src != dst
-    out.local = np.bincount(src[~far], nbytes[~far], t).astype(I8)
-    s, d, n = src[far], dst[far], nbytes[far]
-    out.received = np.bincount(d, n, t).astype(I8)
-    out.sent = np.bincount(s, n, t).astype(I8)
-    out.fragments = np.maximum(np.bincount(d, minlength=t), np.bincount(s, minlength=t)).astype(I8)
-    if ipus > 1:
-        key = (s // tiles_per_ipu) * ipus + d // tiles_per_ipu
-        total = np.bincount(key, n, ipus * ipus).astype(I8).reshape(ipus, ipus)
-        np.fill_diagonal(total, 0)
-        out.between = out.between + total
-
-
-def copy_traffic(
-    places: Places, src: tuple[Ints, Ints], dst: tuple[Ints, Ints], tiles_per_ipu: int
-) -> Traffic:
-    """Traffic of a copy between two run lists of equal elements; a word copied to several tiles is
-    sent once."""
-    t = places.num_tiles
-    out = _traffic(t, -(-t // tiles_per_ipu))
-    s_start, d_start, n = match_runs(src, dst)
-    run, siv, s, length = places.atlas.split(s_start, n)
-    d = d_start if run is None else d_start[run] + (s - s_start[run])
-    run2, div, d2, n2 = places.atlas.split(d, length)
-    s2, siv2 = (s, siv) if run2 is None else (s[run2] + (d2 - d[run2]), siv[run2])
-    source, target = places.atlas.tile[siv2].astype(I8), places.atlas.tile[div].astype(I8)
-    nbytes = n2 * places.width[div]
-    _count_moves(out, source, target, nbytes, tiles_per_ipu)
-    far = source != target
-    if far.any():
-        order = np.lexsort((-n2[far], s2[far]))
-        begin, size = s2[far][order], n2[far][order]
-        end = begin + size
-        reach = np.maximum.accumulate(end)
-        before = np.append(begin[:1], reach[:-1])
-        fresh = np.maximum(end - np.maximum(begin, before), 0) * (nbytes[far] // n2[far])[order]
-        out.sent = np.bincount(source[far][order], fresh, t).astype(I8)
-    return out
-
-
-def match_runs(a: tuple[Ints, Ints], b: tuple[Ints, Ints]) -> tuple[Ints, Ints, Ints]:
-    """Two run lists of equal total as runs (start in a, start in b, length)."""
-    (sa, na), (sb, nb) = a, b
-    if len(sa) == len(sb) and np.array_equal(na, nb):
-        return sa, sb, na
-    ea, eb = np.cumsum(na), np.cumsum(nb)
-    cuts = np.sort(np.concatenate([ea, eb]))
-    cuts = cuts[first_of_each(cuts)]
-    cuts = cuts[cuts > 0]
-    begin = np.append(np.zeros(1, I8), cuts[:-1])[: len(cuts)]
-    i, j = np.searchsorted(ea, begin, "right"), np.searchsorted(eb, begin, "right")
-    return sa[i] + begin - (ea - na)[i], sb[j] + begin - (eb - nb)[j], cuts - begin

@@ -17,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poplar_py.diagnostics import Location, OutOfTileMemory
-from poplar_py.passes.plan_exchange import align_up, mix, tile_align
+from poplar_py.passes.context import PassContext
+from poplar_py.passes.memory_items import charged_bytes, collect_items
+from poplar_py.passes.plan_exchange import ExchangePlan, align_up, mix, tile_align
+from poplar_py.passes.registry import Pass, register
+from poplar_py.passes.tile_module import Items, TileModule
 from poplar_py.poplar.arrays import I8, Bools, Ints, first_of_each
 
 LINE = 64
@@ -25,19 +29,39 @@ _FAR = np.int64(1 << 60)
 _STEPS_AT_ONCE = 256
 
 
-@dataclass
-class Items:
-    """Things to place. Entry e is ``nbytes[e]`` bytes of item ``item[e]`` on tile ``tile[e]``
-    (ascending by item); ``live`` bool[items, steps]: step columns in which an item holds its bytes;
-    ``always`` bool[items]. ``names`` and ``locs`` are for messages."""
+@register
+@dataclass(frozen=True)
+class PlanMemory(Pass):
+    """An offset for every share of every variable and every receive block."""
 
-    item: Ints
-    tile: Ints
-    nbytes: Ints
-    live: Bools
-    always: Bools
-    names: list[str]
-    locs: list[Location]
+    name = "plan-memory"
+    level = "tile"
+    after = ("plan-exchange", "liveness")
+    allow_out_of_memory: bool = False
+
+    def run(self, module: TileModule, ctx: PassContext) -> bool:
+        """Raises OutOfTileMemory, whose ``plan`` is the plan, unless that is allowed."""
+        target = module.graph.target
+        exchange: ExchangePlan = module.results["plan-exchange"]
+        items, blocks, states = collect_items(module, exchange, module.results["liveness"])
+        code, state = charged_bytes(exchange, target.num_tiles)
+        plan = plan_memory(items, target.num_tiles, code, state)
+        module.results[self.name] = PlacedMemory(items, plan, blocks, states)
+        if not self.allow_out_of_memory:
+            limit = int(target.chip.code_bytes.value)
+            check_fit(plan, items, target.bytes_per_tile, limit, target.tiles_per_ipu)
+        return True
+
+
+@dataclass
+class PlacedMemory:
+    """``blocks``: item number of each compute set's receive block by compute set id; ``states``:
+    item number of stored vertex state by (compute set id, group number)."""
+
+    items: Items
+    plan: MemoryPlan
+    blocks: dict[int, int]
+    states: dict[tuple[int, int], int]
 
 
 @dataclass

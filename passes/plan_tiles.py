@@ -1,45 +1,26 @@
-"""All tile passes in order: map-tiles, steps, plan-exchange, liveness, plan-memory.
+"""All tile passes in order, those that did not run yet: map-tiles to plan-memory.
 
-Level: tile. `plan_tiles` is what building an executable starts with; every result is plain data that
-the passes before it do not touch again.
+Level: tile. `plan_tiles` is what building an executable starts with; a pipeline may have run some or
+all of the passes before, with options of its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
-
-from poplar_py.passes.liveness import Liveness, find_liveness
-from poplar_py.passes.map_tiles import map_tiles
-from poplar_py.passes.plan_exchange import ComputePlan, plan_compute_set
-from poplar_py.passes.plan_memory import Items, MemoryPlan, check_fit, plan_memory
-from poplar_py.passes.steps import Step, StepTree, bits, build_steps, edge_fields
-from poplar_py.passes.tile_module import Places, TileModule, find_places
-from poplar_py.poplar.arrays import I8, Ints
-from poplar_py.poplar.groups import ComputeSet
-from poplar_py.poplar.program import Execute
-
-CONTROL_BYTES = 24
-"""Code charged on every tile for one step of the program: a chosen figure."""
-EXCHANGE_BYTES = 8
-"""Exchange code charged per piece a tile sends or receives: a chosen figure."""
-
-
-@dataclass
-class StateBlocks:
-    """Stored state of a group (compute set id, group number): bytes per vertex, int64[n]."""
-
-    key: tuple[int, int]
-    name: str
-    tiles: Ints
-    nbytes: Ints
+from poplar_py.passes.context import PassContext
+from poplar_py.passes.liveness import FindLiveness, Liveness
+from poplar_py.passes.map_tiles import MapTiles
+from poplar_py.passes.plan_exchange import ComputePlan, PlanExchange
+from poplar_py.passes.plan_memory import MemoryPlan, PlacedMemory, PlanMemory
+from poplar_py.passes.registry import Pass
+from poplar_py.passes.steps import StepTree
+from poplar_py.passes.tile_module import Items, Places, TileModule
 
 
 @dataclass
 class TilePlan:
-    """Results of the tile passes. ``exchange`` by compute set id; ``blocks``: item number of each
-    compute set's receive block, ``states``: item number of each group's stored state."""
+    """Results of the tile passes together; see ExchangePlan, Liveness, PlacedMemory."""
 
     places: Places
     tree: StepTree
@@ -47,185 +28,31 @@ class TilePlan:
     exchange: dict[int, ComputePlan]
     items: Items
     memory: MemoryPlan
-    share_items: Ints
-    blocks: dict[int, int] = field(default_factory=dict[int, int])
-    states: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    blocks: dict[int, int]
+    states: dict[tuple[int, int], int]
 
 
 def plan_tiles(module: TileModule, *, allow_out_of_memory: bool = False) -> TilePlan:
-    """Run the tile passes. Raises OutOfTileMemory (its ``plan`` has the memory plan) unless allowed."""
-    graph = module.graph
-    target = graph.target
-    map_tiles(module)
-    places = find_places(graph.variables, graph.atlas(), target.num_tiles)
-    tree = build_steps(graph.variables, module.programs, graph.host_writes, graph.host_reads)
-    used = used_compute_sets(tree)
-    exchange = {cs.id: plan_exchange(places, cs, target.tiles_per_ipu) for cs in used}
-    always = 0
-    for v in graph.variables:
-        if v.always_live:
-            always |= 1 << v.id
-    liveness = find_liveness(tree, always)
-    items, blocks, states = collect_items(module, places, tree, liveness, exchange, used)
-    code, state = charged_bytes(used, exchange, tree, target.num_tiles)
-    memory = plan_memory(items, target.num_tiles, code, state)
-    plan = TilePlan(
-        places, tree, liveness, exchange, items, memory,
-        np.arange(len(places.share_var), dtype=I8), blocks, states,
-    )
-    module.results["plan-tiles"] = plan
-    if not allow_out_of_memory:
-        limit = int(target.chip.code_bytes.value)
-        check_fit(memory, items, target.bytes_per_tile, limit, target.tiles_per_ipu)
-    return plan
-
-
-def used_compute_sets(tree: StepTree) -> list[ComputeSet]:
-    """Compute sets some program executes, by id."""
-    found: dict[int, ComputeSet] = {}
-    for s in tree.steps:
-        if isinstance(s.program, Execute):
-            found[s.program.compute_set.id] = s.program.compute_set
-    return [found[k] for k in sorted(found)]
-
-
-def plan_exchange(places: Places, cs: ComputeSet, tiles_per_ipu: int) -> ComputePlan:
-    """The exchange plan of one compute set."""
-    groups = [
-        (g.tiles, [(f.kind, f.dtype.size, e) for f, e in edge_fields(g)]) for g in cs.groups
+    """Run the passes that are missing. Raises OutOfTileMemory unless that is allowed."""
+    ctx = PassContext(target=module.graph.target)
+    steps: list[Pass] = [
+        MapTiles(),
+        PlanExchange(),
+        FindLiveness(),
+        PlanMemory(allow_out_of_memory),
     ]
-    return plan_compute_set(places, groups, tiles_per_ipu)
-
-
-def stored_fields(codelet: object) -> list[tuple[str, object, int]]:
-    """State fields that live in tile memory: (name, type, rank)."""
-    out: list[tuple[str, object, int]] = []
-    for f in codelet.fields:
-        if f.kind == "state" and not f.literal:
-            out.append((f.name, f.dtype, f.rank))
-    return out
-
-
-def collect_items(
-    module: TileModule,
-    places: Places,
-    tree: StepTree,
-    liveness: Liveness,
-    exchange: dict[int, ComputePlan],
-    used: list[ComputeSet],
-) -> tuple[Items, dict[int, int], dict[tuple[int, int], int]]:
-    """Variables first (item v = variable v), then receive blocks, then stored vertex state."""
-    variables = module.graph.variables
-    count, steps = len(variables), len(tree.steps)
-    live = live_matrix(liveness, count, steps)
-    item, tile, nbytes = [places.share_var], [places.share_tile], [places.share_bytes]
-    names = [v.name for v in variables]
-    locs = [v.loc for v in variables]
-    rows = [live]
-    always = live.all(axis=1)
-    blocks: dict[int, int] = {}
-    by_cs: dict[int, list[Step]] = {}
-    for s in tree.steps:
-        if isinstance(s.program, Execute):
-            by_cs.setdefault(s.program.compute_set.id, []).append(s)
-    extra: list[np.ndarray] = []
-    for cs in used:
-        block = exchange[cs.id].block
-        tiles = np.flatnonzero(block)
-        if len(tiles) == 0:
-            continue
-        blocks[cs.id] = len(names)
-        add_item(item, tile, nbytes, len(names), tiles, block[tiles])
-        names.append(f"receive buffer of {cs.name}")
-        locs.append(cs.loc)
-        row = np.zeros(steps + 1, np.bool_)
-        row[[s.id for s in by_cs[cs.id]]] = True
-        extra.append(row)
-    states: dict[tuple[int, int], int] = {}
-    stored = 0
-    for cs in used:
-        for k, g in enumerate(cs.groups):
-            sizes = stored_bytes(g)
-            if sizes is None:
-                continue
-            states[cs.id, k] = len(names)
-            total = np.bincount(g.tiles, sizes, module.graph.target.num_tiles).astype(I8)
-            tiles = np.flatnonzero(total)
-            add_item(item, tile, nbytes, len(names), tiles, total[tiles])
-            names.append(f"state of {g.codelet.name}")
-            locs.append(g.loc)
-            extra.append(np.ones(steps + 1, np.bool_))
-            stored += 1
-    if extra:
-        rows.append(np.array(extra))
-    all_live = np.concatenate(rows)
-    fixed = np.concatenate([always, np.zeros(len(extra) - stored, np.bool_), np.ones(stored, np.bool_)])
-    items = Items(
-        np.concatenate(item), np.concatenate(tile), np.concatenate(nbytes), all_live, fixed, names, locs
+    for step in steps:
+        if step.name not in module.results:
+            step.run(module, ctx)
+    exchange = module.results["plan-exchange"]
+    placed: PlacedMemory = module.results["plan-memory"]
+    return TilePlan(
+        exchange.places,
+        exchange.tree,
+        module.results["liveness"],
+        exchange.sets,
+        placed.items,
+        placed.plan,
+        placed.blocks,
+        placed.states,
     )
-    return items, blocks, states
-
-
-def add_item(
-    item: list[Ints], tile: list[Ints], nbytes: list[Ints], number: int, tiles: Ints, sizes: Ints
-) -> None:
-    """Append the entries of one more item."""
-    item.append(np.full(len(tiles), number, I8))
-    tile.append(tiles.astype(I8))
-    nbytes.append(sizes)
-
-
-def stored_bytes(group: object) -> Ints | None:
-    """Bytes of stored state per vertex of a group, or None."""
-    from poplar_py.poplar.groups import StateVectors, VertexGroup
-
-    assert isinstance(group, VertexGroup)
-    fields = [f for f in group.codelet.fields if f.kind == "state" and not f.literal]
-    if not fields:
-        return None
-    total = np.zeros(group.n, I8)
-    for f in fields:
-        value = group.state.get(f.name)
-        elements = np.ones(group.n, I8)
-        if f.rank:
-            elements = np.diff(value.ptr) if isinstance(value, StateVectors) else 0 * elements
-        total = total + -(-elements * f.dtype.size // 8) * 8
-    return total if total.any() else None
-
-
-def live_matrix(liveness: Liveness, variables: int, steps: int) -> np.ndarray:
-    """bool[variables, steps + 1]; the last column is the time between programs."""
-    out = np.zeros((steps + 1, variables), np.bool_)
-    nbytes = (variables + 7) // 8
-    for s, mask in enumerate([*liveness.live, liveness.between]):
-        raw = np.frombuffer(mask.to_bytes(nbytes, "little"), np.uint8)
-        out[s] = np.unpackbits(raw, count=variables, bitorder="little").astype(np.bool_)
-    return np.ascontiguousarray(out.T)
-
-
-def charged_bytes(
-    used: list[ComputeSet], exchange: dict[int, ComputePlan], tree: StepTree, num_tiles: int
-) -> tuple[Ints, Ints]:
-    """(code, vertex state) bytes per tile: each codelet once per tile, exchange code by pieces,
-    control code by steps; a vertex's descriptor by its codelet's ``state_bytes``."""
-    code, state = np.zeros(num_tiles, I8), np.zeros(num_tiles, I8)
-    on_tile: dict[str, tuple[int, np.ndarray]] = {}
-    for cs in used:
-        plan = exchange[cs.id]
-        code += EXCHANGE_BYTES * (plan.before.fragments + plan.after.fragments)
-        for g in cs.groups:
-            size, mask = on_tile.setdefault(
-                g.codelet.digest, (int(getattr(g.codelet, "code_bytes", 0)), np.zeros(num_tiles, np.bool_))
-            )
-            mask[g.tiles] = True
-            each = int(getattr(g.codelet, "state_bytes", 0))
-            state += each * np.bincount(g.tiles, minlength=num_tiles)
-            on_tile[g.codelet.digest] = (size, mask)
-    for size, mask in on_tile.values():
-        code[mask] += size
-    busy = code > 0
-    code[busy] += CONTROL_BYTES * len(tree.steps)
-    return code, state
-
-
-__all__ = ["TilePlan", "bits", "plan_tiles", "stored_bytes", "stored_fields"]

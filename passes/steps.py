@@ -16,7 +16,7 @@ from poplar_py.diagnostics import Location
 from poplar_py.poplar import program as prg
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.poplar.edges import Edges
-from poplar_py.poplar.groups import FieldLike, VertexGroup
+from poplar_py.poplar.groups import ComputeSet, FieldLike, VertexGroup
 from poplar_py.poplar.streams import Function, HostFunction
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.variable import Variable
@@ -201,14 +201,18 @@ class _Builder:
         cs = p.compute_set
         s = self.step("execute", p, p.name or cs.name)
         if cs.id not in self._touch:
-            self._touch[cs.id] = self.touched([(f.kind, e) for g in cs.groups for f, e in edge_fields(g)])
+            self._touch[cs.id] = self.touched(
+                [(f.kind, e) for g in cs.groups for f, e in edge_fields(g)]
+            )
         s.reads, s.writes, s.kills, s.partial = self._touch[cs.id]
         if p.predicate is not None:
             self.write(s, p.predicate)
         return s
 
     def copy(self, p: prg.Copy) -> Step:
-        kind = {"tensor": "copy", "from_stream": "stream", "to_stream": "stream"}.get(p.kind, "remote")
+        kind = {"tensor": "copy", "from_stream": "stream", "to_stream": "stream"}.get(
+            p.kind, "remote"
+        )
         s = self.step(kind, p, p.name or kind)
         if isinstance(p.src, Tensor):
             self.read(s, p.src)
@@ -274,7 +278,9 @@ def _runs_of(v: int, outs: list[tuple[Ints, Edges]]) -> tuple[Ints, Ints]:
     for var, e in outs:
         pick = np.flatnonzero(var == v)
         owner = np.repeat(pick, e.count[pick])
-        rank = np.arange(len(owner)) - np.repeat(np.cumsum(e.count[pick]) - e.count[pick], e.count[pick])
+        rank = np.arange(len(owner)) - np.repeat(
+            np.cumsum(e.count[pick]) - e.count[pick], e.count[pick]
+        )
         starts.append(e.start[owner] + rank * e.stride[owner])
         lengths.append(e.length[owner])
     return np.concatenate(starts), np.concatenate(lengths)
@@ -366,3 +372,12 @@ def _covered(o: _Open) -> int:
     reach = np.maximum.accumulate(e)
     before = np.append(s[:1], reach[:-1])
     return int(np.maximum(e - np.maximum(s, before), 0).sum())
+
+
+def used_compute_sets(tree: StepTree) -> list[ComputeSet]:
+    """Compute sets some program executes, by id."""
+    found: dict[int, ComputeSet] = {}
+    for s in tree.steps:
+        if isinstance(s.program, prg.Execute):
+            found[s.program.compute_set.id] = s.program.compute_set
+    return [found[k] for k in sorted(found)]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poplar_py.poplar.arrays import I8, Ints, first_of_each, sort_order
+from poplar_py.diagnostics import Location
+from poplar_py.poplar.arrays import I8, Bools, Ints, first_of_each, sort_order
 from poplar_py.poplar.mapping import Atlas
 from poplar_py.poplar.program import Program
 from poplar_py.poplar.variable import Variable
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class TileModule:
     """A graph and its programs, in the order of their numbers; passes store their results here.
 
-    ``results`` holds one entry per pass name, e.g. ``results["plan-exchange"]``.
+    ``results`` holds one entry per pass name: ``plan-exchange`` an ExchangePlan, ``liveness`` a
+    Liveness, ``plan-memory`` a PlacedMemory.
     """
 
     graph: Graph
@@ -72,5 +74,26 @@ def find_places(variables: list[Variable], atlas: Atlas, num_tiles: int) -> Plac
     at = mapped if order is None else mapped[order]
     nbytes = np.add.reduceat(length[at] * width[at], first) if len(first) else np.zeros(0, I8)
     return Places(
-        atlas, num_tiles, width, share, ordered[first] // num_tiles, ordered[first] % num_tiles, nbytes
+        atlas,
+        num_tiles,
+        width,
+        share,
+        ordered[first] // num_tiles,
+        ordered[first] % num_tiles,
+        nbytes,
     )
+
+
+@dataclass
+class Items:
+    """Things to place. Entry e is ``nbytes[e]`` bytes of item ``item[e]`` on tile ``tile[e]``
+    (ascending by item); ``live`` bool[items, steps]: step columns in which an item holds its bytes;
+    ``always`` bool[items]. ``names`` and ``locs`` are for messages."""
+
+    item: Ints
+    tile: Ints
+    nbytes: Ints
+    live: Bools
+    always: Bools
+    names: list[str]
+    locs: list[Location]

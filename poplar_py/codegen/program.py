@@ -26,7 +26,9 @@ class Op(enum.IntEnum):
     """Instructions.  ``a, b, c ...`` are words 1, 2, 3 ...; targets are instruction numbers."""
 
     HALT = 0
-    CALL = 1  # a: kernel address, b: pointer to (table, rows) per thread of the team, c: 1 = consensus
+    CALL = (
+        1  # a: kernel address, b: pointer to (table, rows) per thread of the team, c: 1 = consensus
+    )
     BARRIER = 2
     JUMP = 3  # a: target
     BRANCH = 4  # a: byte offset in the arena, b: width in bytes, c: target when zero

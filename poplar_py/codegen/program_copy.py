@@ -58,7 +58,9 @@ _MEM = {
 def _kernel(name: str, words: int, body: str, wide: bool) -> CopyKernel:
     symbol = f"pp_copy_{name}" if name != "fill" else "pp_fill"
     symbol += "_wide" if wide else ""
-    loads = "\n".join(_load_word(k, wide, signed=k >= words - 2 and words >= 5) for k in range(words))
+    loads = "\n".join(
+        _load_word(k, wide, signed=k >= words - 2 and words >= 5) for k in range(words)
+    )
     declares = "\n".join(line for key, line in _MEM.items() if key in body)
     size = words * (8 if wide else 4)
     text = _FRAME.replace("$BODY", body).replace("$LOADS", loads).replace("$SIZE", str(size))

@@ -14,7 +14,8 @@ from poplar_py.executable.emit import Emitter
 from poplar_py.executable.executable import Executable, Initial, Region, Stream
 from poplar_py.executable.groups import GroupBuilder
 from poplar_py.executable.layout import Layout, span
-from poplar_py.passes.plan_memory import LINE, align_up
+from poplar_py.passes.plan_exchange import align_up
+from poplar_py.passes.plan_memory import LINE
 from poplar_py.passes.plan_tiles import TilePlan, plan_tiles
 from poplar_py.passes.tile_module import TileModule
 from poplar_py.poplar.arrays import I8, Ints
@@ -49,9 +50,7 @@ def build_executable(
 
 def build_from_module(module: TileModule, options: BuildOptions) -> Executable:
     """Compile a tile module; passes that ran already are not run again."""
-    plan: TilePlan = module.results.get("plan-tiles") or plan_tiles(
-        module, allow_out_of_memory=options.allow_out_of_memory
-    )
+    plan = plan_tiles(module, allow_out_of_memory=options.allow_out_of_memory)
     return _Build(module, plan, options).run()
 
 
@@ -72,7 +71,9 @@ class _Build:
     def run(self) -> Executable:
         self.code = Code()
         groups = GroupBuilder(self.plan, self.layout, self.wide, self.options.faithful_tables)
-        out = Emitter(self.graph, self.plan, self.layout, self.code, groups, self.regions, self.first_region)
+        out = Emitter(
+            self.graph, self.plan, self.layout, self.code, groups, self.regions, self.first_region
+        )
         entries: dict[str, int] = {}
         for name, node in zip(self.module.names, self.plan.tree.programs, strict=False):
             entries[name] = self.code.here()
@@ -119,7 +120,9 @@ class _Build:
             out[handle] = Stream(handle, region, s.to_host, s.mode == "broadcast")
         return out
 
-    def host_access(self, out: Emitter, entries: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    def host_access(
+        self, out: Emitter, entries: dict[str, int]
+    ) -> tuple[dict[str, int], dict[str, int]]:
         """Little programs that copy between a host region and a tensor, one per handle."""
         writes: dict[str, int] = {}
         reads: dict[str, int] = {}

@@ -14,7 +14,8 @@ import numpy as np
 
 from poplar_py.diagnostics import Location
 from poplar_py.executable.executable import StepInfo
-from poplar_py.passes.plan_exchange import ComputePlan, Traffic, copy_traffic
+from poplar_py.passes.exchange_traffic import Traffic, copy_traffic
+from poplar_py.passes.plan_exchange import ComputePlan
 from poplar_py.passes.steps import Step, edge_fields
 from poplar_py.passes.tile_module import Places
 from poplar_py.poplar.arrays import I8, Ints
@@ -49,14 +50,18 @@ def _codelet_cycles(g: VertexGroup) -> Ints:
             continue
         value = g.state.get(f.name)
         if f.rank:
-            sizes[f.name] = np.diff(value.ptr) if isinstance(value, StateVectors) else np.zeros(g.n, I8)
+            sizes[f.name] = (
+                np.diff(value.ptr) if isinstance(value, StateVectors) else np.zeros(g.n, I8)
+            )
         elif value is None:
             state[f.name] = np.zeros(g.n, f.dtype.numpy)
         else:
             state[f.name] = value
     function = getattr(g.codelet, "cycles", None)
     if function is None:
-        work = sum((sizes.get(f"{f.name}[]", sizes[f.name]) for f, _ in edge_fields(g)), np.zeros(g.n, I8))
+        work = sum(
+            (sizes.get(f"{f.name}[]", sizes[f.name]) for f, _ in edge_fields(g)), np.zeros(g.n, I8)
+        )
         return work + 20
     cycles = np.asarray(function(sizes, state))
     return np.broadcast_to(cycles, (g.n,)).astype(I8)

@@ -18,7 +18,15 @@ from poplar_py.executable.executable import (
     Table,
 )
 from poplar_py.executable.groups import GroupBuilder, SetTables
-from poplar_py.executable.layout import Layout, Span, copy_records, overlap, plain_order, span, to_words
+from poplar_py.executable.layout import (
+    Layout,
+    Span,
+    copy_records,
+    overlap,
+    plain_order,
+    span,
+    to_words,
+)
 from poplar_py.executable.records import Records, by_kernel, concat
 from poplar_py.passes.plan_memory import LINE
 from poplar_py.passes.plan_tiles import TilePlan
@@ -47,7 +55,13 @@ class Emitter:
         regions: list[Region],
         first_region: int,
     ) -> None:
-        self.graph, self.plan, self.layout, self.code, self.groups = graph, plan, layout, code, groups
+        self.graph, self.plan, self.layout, self.code, self.groups = (
+            graph,
+            plan,
+            layout,
+            code,
+            groups,
+        )
         self.regions = regions
         self.tables: list[Table] = groups.tables
         self.steps: list[StepInfo] = []
@@ -170,7 +184,9 @@ class Emitter:
         if n.is_if:
             c.emit(Op.BRANCH, address, width, default)
         else:
-            cases = [(_signed(v, width), label) for (v, _), label in zip(n.cases, labels, strict=True)]
+            cases = [
+                (_signed(v, width), label) for (v, _), label in zip(n.cases, labels, strict=True)
+            ]
             c.switch(address, width, cases, default)
         for (_, case), label in zip(n.cases, labels, strict=True):
             c.here(label)
@@ -201,7 +217,9 @@ class Emitter:
     def begin(self, s: Step, info: StepInfo | None = None) -> StepInfo:
         """Start a step: count it and note what it costs."""
         info = info or host_step(self.graph.target, s.name, s.kind, s.loc)
-        info.live_bytes = int(self.plan.memory.live_bytes[s.id]) if len(self.plan.memory.live_bytes) else 0
+        info.live_bytes = (
+            int(self.plan.memory.live_bytes[s.id]) if len(self.plan.memory.live_bytes) else 0
+        )
         self.steps.append(info)
         self.code.emit(Op.STEP, len(self.steps) - 1)
         return info
@@ -215,7 +233,9 @@ class Emitter:
         if not self.groups.faithful:
             return
         dead = (s.reads | s.writes) & ~self.plan.liveness.after[s.id] & ~self.plan.liveness.between
-        shares = np.concatenate([_share_range(self.plan, v) for v in bits(dead)] or [np.zeros(0, I8)])
+        shares = np.concatenate(
+            [_share_range(self.plan, v) for v in bits(dead)] or [np.zeros(0, I8)]
+        )
         at = self.layout.share_addr[shares]
         size = self.plan.places.share_bytes[shares]
         if s.kind == "execute" and isinstance(s.program, prg.Execute):
@@ -278,7 +298,9 @@ class Emitter:
         c = self.code
         if isinstance(p.src, DataStream):
             assert isinstance(p.dst, Tensor)
-            self.begin(s, host_step(self.graph.target, s.name, "stream", s.loc, p.dst, self.plan.places))
+            self.begin(
+                s, host_step(self.graph.target, s.name, "stream", s.loc, p.dst, self.plan.places)
+            )
             c.emit(Op.STREAM, p.src.id, 0)
             c.barrier()
             region = self.find_region("stream_in", p.src.handle)
@@ -286,7 +308,12 @@ class Emitter:
             c.barrier()
             return
         assert isinstance(p.dst, DataStream) and isinstance(p.src, Tensor)
-        self.begin(s, host_step(self.graph.target, s.name, "stream", s.loc, p.src, self.plan.places, out=True))
+        self.begin(
+            s,
+            host_step(
+                self.graph.target, s.name, "stream", s.loc, p.src, self.plan.places, out=True
+            ),
+        )
         region = self.find_region("stream_out", p.dst.handle)
         self.copy_rows(self.layout.tensor(p.src), self.region_span(region))
         c.barrier()
@@ -297,7 +324,12 @@ class Emitter:
         out = isinstance(p.dst, RemoteBuffer)
         buffer, tensor = (p.dst, p.src) if out else (p.src, p.dst)
         assert isinstance(buffer, RemoteBuffer) and isinstance(tensor, Tensor)
-        self.begin(s, host_step(self.graph.target, s.name, "remote", s.loc, tensor, self.plan.places, out=out))
+        self.begin(
+            s,
+            host_step(
+                self.graph.target, s.name, "remote", s.loc, tensor, self.plan.places, out=out
+            ),
+        )
         region = self.regions[self.find_region("remote", buffer.handle)]
         row = buffer.numel * buffer.dtype.size
         tiles = self.layout.tensor(tensor)
@@ -313,7 +345,13 @@ class Emitter:
         if out:
             self.copy_rows(tiles, self.region_span(stage))
         self.code.barrier()
-        words = (region.offset, row, self.regions[index].offset, self.regions[stage].offset, int(out))
+        words = (
+            region.offset,
+            row,
+            self.regions[index].offset,
+            self.regions[stage].offset,
+            int(out),
+        )
         self.code.emit(Op.REMOTE, *words, buffer.repeats << 32 | n)
         self.code.barrier()
         if not out:
@@ -389,7 +427,9 @@ class Emitter:
         """Nothing to do: liveness knows."""
 
     def step_exchange_replicas(self, s: Step, p: prg.CrossReplicaCopy) -> None:
-        self.begin(s, host_step(self.graph.target, s.name, "replicas", s.loc, p.src, self.plan.places))
+        self.begin(
+            s, host_step(self.graph.target, s.name, "replicas", s.loc, p.src, self.plan.places)
+        )
         here = self._out("across replicas", "stage", p.src)
         there = self.region("across replicas", "stage", p.dst.dtype, p.dst.numel)
         self.code.barrier()

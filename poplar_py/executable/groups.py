@@ -17,7 +17,8 @@ from poplar_py.executable.tables import (
     find_order,
     store_state,
 )
-from poplar_py.passes.plan_exchange import ComputePlan, FieldPlan, Pieces
+from poplar_py.passes.exchange_traffic import Pieces
+from poplar_py.passes.plan_exchange import ComputePlan, FieldPlan
 from poplar_py.passes.plan_tiles import TilePlan
 from poplar_py.poplar.arrays import I8, Bools, Ints
 from poplar_py.poplar.groups import ComputeSet, StateVectors, VertexGroup
@@ -136,7 +137,11 @@ class GroupBuilder:
         self, cs: ComputeSet, number: int, g: VertexGroup, edges: dict[str, FieldWords]
     ) -> None:
         """Addresses of assigned state and state vectors, and their first contents."""
-        fields = [(f.name, f.dtype, f.rank) for f in g.codelet.fields if f.kind == "state" and not f.literal]
+        fields = [
+            (f.name, f.dtype, f.rank)
+            for f in g.codelet.fields
+            if f.kind == "state" and not f.literal
+        ]
         if not fields:
             return
         stored = store_state(fields, g.state, g.n)
@@ -166,6 +171,3 @@ def _addresses(layout: Layout, plan: FieldPlan, item_addr: Ints) -> tuple[Ints, 
     default[placed] = layout.share_addr[plan.share[placed]] + plan.place[placed]
     faithful = np.where(away, buffer, default)
     return default, faithful
-
-
-

@@ -203,4 +203,8 @@ def expand(r: Records) -> tuple[Ints, Ints, Ints]:
     """Every row of every record as a piece (source, target, bytes); for checks."""
     owner = np.repeat(np.arange(len(r)), r.count)
     rank = np.arange(len(owner)) - (np.cumsum(r.count) - r.count)[owner]
-    return r.src[owner] + rank * r.sstride[owner], r.dst[owner] + rank * r.dstride[owner], r.size[owner]
+    return (
+        r.src[owner] + rank * r.sstride[owner],
+        r.dst[owner] + rank * r.dstride[owner],
+        r.size[owner],
+    )

@@ -36,7 +36,10 @@ class GroupWords:
 
 
 def fill_rows(
-    layout: RowLayout, n: int, edges: dict[str, FieldWords], literals: dict[str, NDArray[np.generic]]
+    layout: RowLayout,
+    n: int,
+    edges: dict[str, FieldWords],
+    literals: dict[str, NDArray[np.generic]],
 ) -> GroupWords:
     """Rows of ``n`` vertices. ``edges``: edge fields and stored state; ``literals``: [n] values of
     state that stands in the row (missing: zero)."""
@@ -111,7 +114,9 @@ class StoredState:
     image: NDArray[np.uint8]
 
 
-def store_state(fields: list[tuple[str, DType, int]], state: dict[str, State], n: int) -> StoredState:
+def store_state(
+    fields: list[tuple[str, DType, int]], state: dict[str, State], n: int
+) -> StoredState:
     """Lay out stored state fields (name, type, rank) vertex by vertex, 8-byte aligned."""
     total = np.zeros(n, I8)
     at: dict[str, Ints] = {}

@@ -188,7 +188,9 @@ class TileEngine:
         stream = exe.streams.get(name)
         if stream is None or stream.to_host:
             known = [*exe.host_writes, *(h for h, s in exe.streams.items() if not s.to_host)]
-            raise InputError(f"nothing to write is called {name!r}", remedy=f"known: {', '.join(known)}")
+            raise InputError(
+                f"nothing to write is called {name!r}", remedy=f"known: {', '.join(known)}"
+            )
         self._store(stream.region, name, array)
 
     def _store(self, number: int, name: str, array: ArrayLike) -> None:

@@ -55,7 +55,11 @@ def _raise_message(engine: TileEngine, number: int) -> NoReturn:
 def _raise_tile(engine: TileEngine, code: int) -> NoReturn:
     ctx = engine.pool.ctx
     found = engine.find_row(int(ctx[isa.ERROR_ROW]))
-    detail = {"index": int(ctx[isa.ERROR_INDEX]), "size": int(ctx[isa.ERROR_SIZE]), "field": "an array"}
+    detail = {
+        "index": int(ctx[isa.ERROR_INDEX]),
+        "size": int(ctx[isa.ERROR_SIZE]),
+        "field": "an array",
+    }
     if found is None:
         raise TileException(_REASONS[code].format(**detail))
     table = engine.executable.tables[found[0]]

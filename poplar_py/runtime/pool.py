@@ -62,7 +62,9 @@ class ThreadPool:
     addresses with `set`. Not reentrant: one launch at a time (`launch` holds a lock).
     """
 
-    def __init__(self, jit: JitLike, replicas: int, threads: int, callback: Callable[[int, int, int], int]) -> None:
+    def __init__(
+        self, jit: JitLike, replicas: int, threads: int, callback: Callable[[int, int, int], int]
+    ) -> None:
         self.teams, self.team_size = thread_plan(threads, replicas)
         self.threads = self.teams * self.team_size
         self.block = aligned(isa.POOL_WORDS)
@@ -103,11 +105,15 @@ class ThreadPool:
         """Start the workers (before the first launch with more than one thread)."""
         for k in range(1, self.threads):
             name = f"poplar-py worker {k}"
-            worker = threading.Thread(target=self._driver, args=(self.address, k), name=name, daemon=True)
+            worker = threading.Thread(
+                target=self._driver, args=(self.address, k), name=name, daemon=True
+            )
             worker.start()
             self._workers.append(worker)
         keep = (self._driver, self.block, self.ctx, self._teams, self._callback)
-        self._finalizer = weakref.finalize(self, _quit, self._driver, self.address, self._workers, keep)
+        self._finalizer = weakref.finalize(
+            self, _quit, self._driver, self.address, self._workers, keep
+        )
 
     def launch(self) -> None:
         """Run the program from the entry word on; returns when all threads are through or stopped."""
@@ -122,7 +128,9 @@ class ThreadPool:
             self._finalizer()
 
 
-def _quit(driver: Callable[[int, int], int], address: int, workers: list[threading.Thread], keep: object) -> None:
+def _quit(
+    driver: Callable[[int, int], int], address: int, workers: list[threading.Thread], keep: object
+) -> None:
     driver(address, -1)
     for worker in workers:
         worker.join(5.0)
