@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from poplar_py.codegen import mathlib
 from poplar_py.codegen.emit_core import const_text, llvm_type, mangle, memory_type, scalar_type
 from poplar_py.codelets.codelet_ir import BINARY, COMPARE, UNARY, Expr, Ty
-from poplar_py.types import bf16, bool_, f16, f32, i64, u8
+from poplar_py.types import bf16, bool_, f16, f32, i32, u8
 
 if TYPE_CHECKING:
     from poplar_py.codegen.emit import Kernel
@@ -194,11 +194,12 @@ def to_memory(k: Kernel, value: str, ty: Ty) -> str:
 
 
 def lane_mask(k: Kernel, count: str, lanes: int) -> str:
-    """<lanes x i1>: lane number below `count` (i64)."""
-    wide = Ty(i64, lanes)
-    every = broadcast(k, count, wide)
-    numbers = "<" + ", ".join(f"i64 {i}" for i in range(lanes)) + ">"
-    return k.e.op(f"icmp slt {llvm_type(wide)} {numbers}, {every}")
+    """<lanes x i1>: lane number below `count` (i64, 0..lanes)."""
+    narrow = Ty(i32, lanes)
+    small = k.e.op(f"trunc i64 {count} to i32")
+    every = broadcast(k, small, narrow)
+    numbers = "<" + ", ".join(f"i32 {i}" for i in range(lanes)) + ">"
+    return k.e.op(f"icmp slt {llvm_type(narrow)} {numbers}, {every}")
 
 
 def clamped_count(k: Kernel, e: Expr, lanes: int) -> str:

@@ -85,6 +85,16 @@ from __future__ import annotations
 from poplar_py.codelets.codelet import Codelet, CodeletLibrary, get
 from poplar_py.codelets.codelet_ir import Field
 from poplar_py.codelets.errors import CodeletError
+from poplar_py.codelets.expr import map_codelet
 from poplar_py.codelets.rows import RowLayout, row_layout
 
-__all__ = ["Codelet", "CodeletError", "CodeletLibrary", "Field", "RowLayout", "get", "row_layout"]
+__all__ = [
+    "Codelet",
+    "CodeletError",
+    "CodeletLibrary",
+    "Field",
+    "RowLayout",
+    "get",
+    "map_codelet",
+    "row_layout",
+]

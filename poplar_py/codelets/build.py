@@ -28,6 +28,7 @@ __all__ = [
     "select",
     "splat",
     "store_value",
+    "to_bool",
     "unary",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,7 +20,14 @@ from poplar_py.codelets.source import (
 )
 from poplar_py.diagnostics import DuplicateName, UnknownName
 
-__all__ = ["Codelet", "CodeletLibrary", "get"]
+__all__ = ["Codelet", "CodeletLibrary", "get", "register_maker"]
+
+_MAKERS: dict[str, Callable[[str], Codelet]] = {}
+
+
+def register_maker(prefix: str, make: Callable[[str], Codelet]) -> None:
+    """Names `prefix<...>` are built by `make(name)` instead of from a source."""
+    _MAKERS[prefix] = make
 
 
 @dataclass(eq=False)
@@ -117,12 +125,11 @@ class CodeletLibrary:
         """The codelet of a name such as `popops::ScaledAdd<half>`. Raises UnknownName."""
         if name in self._instances:
             return self._instances[name]
-        head, args = parse_instance(name)
-        template = self._templates.get(head)
+        template = self._templates.get(name.partition("<")[0].strip())
         if template is None:
             codelet = _builtins().get(name)
         else:
-            codelet = self._instance(template, args)
+            codelet = self._instance(template, parse_instance(name)[1])
         self._instances[name] = codelet
         return codelet
 
@@ -190,6 +197,10 @@ class _Builtins:
         found = self.instances.get(name)
         if found is not None:
             return found
+        head = name.partition("<")[0]
+        if head in _MAKERS:
+            self.instances[name] = _MAKERS[head](name)
+            return self.instances[name]
         head, args = parse_instance(name)
         if "::" in head:
             self.load(head.rpartition("::")[0])
