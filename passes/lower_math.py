@@ -9,7 +9,7 @@ import numpy as np
 from poplar_py import popops
 from poplar_py.codelets import expr as expressions
 from poplar_py.ir import Op, Value
-from poplar_py.ops import math as ops
+from poplar_py.ops import elementwise as ops
 from poplar_py.passes.lower_context import LowerContext, rule
 from poplar_py.passes.lower_products import fuse_product
 from poplar_py.types import DType

@@ -66,17 +66,25 @@ def _matmul(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
     a = a.reshape((1, *a.shape)) if op.a.rank == 1 else a
     b = b.reshape((*b.shape, 1)) if op.b.rank == 1 else b
     shape, name = op.result.type.static_shape, ctx.name(op)
+    own = _bias(ctx, getattr(op, "bias", None))
 
     def emit(graph: Graph, prog: Sequence, bias: Array | None, epilogue: Epilogue | None) -> Tensor:
+        first = own if own is not None else bias
         out = poplin.mat_mul(
-            graph, a, b, prog, name, bias=bias, epilogue=epilogue, out_dtype=dtype
+            graph, a, b, prog, name, bias=first, epilogue=epilogue, out_dtype=dtype
         )
         return out.reshape(shape)
 
-    if op.a.rank == 1 or op.b.rank == 1:
-        ctx.set(op.result, emit(ctx.graph, ctx.prog, None, None))
+    if getattr(op, "epilogue", "") or op.a.rank == 1 or op.b.rank == 1:
+        ctx.set(op.result, emit(ctx.graph, ctx.prog, None, _epilogue(ctx, op)))
         return
-    put_off(ctx, op, emit, -1, False)
+    put_off(ctx, op, emit, -1, own is not None)
+
+
+def _epilogue(ctx: LowerContext, op: Any) -> Epilogue | None:
+    """What the fuse pass made the product's vertices do to their sums."""
+    text = getattr(op, "epilogue", "")
+    return Epilogue(text, tuple(ctx.tensor(v) for v in op.extra)) if text else None
 
 
 @rule("nn.matmul")
@@ -87,6 +95,13 @@ def lower_matmul(ctx: LowerContext, op: ops.MatMul) -> None:
 @rule("nn.matmul_integer")
 def lower_matmul_integer(ctx: LowerContext, op: ops.MatMulInteger) -> None:
     _matmul(ctx, op, i32)
+
+
+def _epilogue(ctx: LowerContext, op: Any) -> poplin.Epilogue | None:
+    """What fuse has put behind the product, if anything."""
+    if not getattr(op, "epilogue", ""):
+        return None
+    return poplin.Epilogue(op.epilogue, tuple(ctx.tensor(v) for v in op.extra))
 
 
 def _bias(ctx: LowerContext, value: Value | None) -> Operand | None:
@@ -110,6 +125,9 @@ def _conv(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
             graph, x, w, first, params, prog, name, epilogue=epilogue, out_dtype=dtype
         )
 
+    if getattr(op, "epilogue", ""):
+        ctx.set(op.result, emit(ctx.graph, ctx.prog, None, _epilogue(ctx, op)))
+        return
     put_off(ctx, op, emit, 1, own is not None)
 
 
