@@ -1,0 +1,133 @@
+"""Convolutions against float64 NumPy: every path, layouts, borders, types, epilogues."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poplar_py import poplin
+from poplar_py.diagnostics import PoplarPyError
+from poplar_py.types import DType, bf16, f16, f32, f64, i8, i32, u8
+from tests.poplin.cases import run_conv
+
+of = poplin.ConvParams.of
+SAME = of(2, pads=(1, 1, 1, 1))
+TOLERANCE = {"f32": 1e-5, "f64": 1e-13, "f16": 4e-3, "bf16": 1e-2}
+
+
+@pytest.mark.parametrize("dtype", [f32, f16, f64, bf16, i32, i8, u8], ids=str)
+def test_every_type(dtype: DType) -> None:
+    done = run_conv(dtype, (2, 3, 9, 10), (5, 3, 3, 3), SAME, blocked=False)
+    assert done.error <= TOLERANCE.get(dtype.name, 0.0)
+
+
+CASES = {
+    "3x3": ((1, 32, 14, 14), (32, 32, 3, 3), SAME),
+    "pieces": ((2, 24, 9, 28), (40, 24, 3, 3), SAME),
+    "stride 2": ((1, 32, 28, 28), (32, 32, 3, 3), of(2, strides=(2, 2), pads=(1, 1, 1, 1))),
+    "upper pad": ((1, 32, 28, 28), (32, 32, 3, 3), of(2, strides=(2, 2), pads=(0, 0, 1, 1))),
+    "odd": ((1, 32, 27, 27), (32, 32, 3, 3), of(2, strides=(2, 2), pads=(1, 1, 1, 1))),
+    "1x1 s2": ((1, 32, 28, 28), (48, 32, 1, 1), of(2, strides=(2, 2))),
+    "uneven pieces": ((1, 20, 13, 37), (33, 20, 5, 5), of(2, pads=(2, 2, 2, 2))),
+    "dilated": ((1, 32, 13, 30), (32, 32, 3, 3), of(2, pads=(2,) * 4, dilations=(2, 2))),
+    "cut": ((1, 32, 13, 30), (32, 32, 3, 3), of(2, pads=(-1, -2, 0, -1))),
+    "1x1 image": ((1, 64, 1, 1), (128, 64, 1, 1), of(2)),
+    "reduced in parts": ((3, 256, 7, 7), (64, 256, 3, 3), SAME),
+    "depthwise": ((1, 32, 14, 14), (32, 1, 3, 3), of(2, pads=(1,) * 4, groups=32)),
+    "depthwise s2": (
+        (1, 40, 15, 15),
+        (40, 1, 5, 5),
+        of(2, strides=(2, 2), pads=(2,) * 4, groups=40),
+    ),
+    "two groups": ((1, 64, 14, 14), (128, 32, 3, 3), of(2, pads=(1,) * 4, groups=2)),
+    "narrow groups": ((1, 32, 14, 14), (32, 4, 3, 3), of(2, pads=(1,) * 4, groups=8)),
+    "groups across blocks": ((1, 24, 14, 14), (48, 8, 3, 3), of(2, pads=(1,) * 4, groups=3)),
+    "1-D": ((2, 20, 33), (17, 20, 5), of(1, strides=(2,), pads=(2, 1))),
+    "3-D": ((1, 16, 3, 5, 6), (16, 16, 2, 3, 3), of(3, pads=(1, 1, 1, 0, 1, 1))),
+    "zeros between": ((1, 16, 5, 6), (8, 16, 3, 3), of(2, pads=(2,) * 4, input_dilations=(2, 3))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_shapes(case: str) -> None:
+    x, w, params = CASES[case]
+    if params.input_dilations != (1,) * params.rank:
+        pytest.skip("covered by the transposed convolutions")
+    done = run_conv(f32, x, w, params)
+    assert done.error <= 1e-5
+    assert done.gathered == 0, "an edge was not one run"
+
+
+@pytest.mark.parametrize("case", ["3x3", "pieces", "stride 2", "1x1 s2", "depthwise"])
+def test_reads_in_place(case: str) -> None:
+    assert run_conv(f32, *CASES[case]).copies == 1, "the one that blocks the test's input"
+
+
+@pytest.mark.parametrize("case", ["3x3", "reduced in parts", "depthwise"])
+def test_half(case: str) -> None:
+    assert run_conv(f16, *CASES[case]).error <= 4e-3
+
+
+@pytest.mark.parametrize(
+    "epilogue",
+    [
+        "relu($0)",
+        "relu(add($0,$1))",
+        "add(mul($0,sigmoid($0)),$1)",
+        "min(max($0,c(0.0)),c(6.0))",
+        "tanh($0)",
+        "mul($0,min(max(add(mul($0,c(0.16666667)),c(0.5)),c(0)),c(1)))",
+        "select(less($0,c(0)),mul($0,c(0.1)),$0)",
+    ],
+)
+@pytest.mark.parametrize("case", ["3x3", "reduced in parts", "depthwise"])
+def test_epilogues_inside(case: str, epilogue: str) -> None:
+    done = run_conv(f32, *CASES[case], epilogue=epilogue)
+    assert done.error <= (1e-4 if "tanh" in epilogue else 1e-5), "tanh keeps a sum's absolute error"
+    assert not any("Map" in name for name in done.codelets)
+
+
+def test_computed_weights() -> None:
+    done = run_conv(f32, *CASES["3x3"], computed_weights=True)
+    assert done.error <= 1e-5
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(1, 2),
+    st.integers(1, 40),
+    st.tuples(st.integers(3, 12), st.integers(3, 40)),
+    st.integers(1, 40),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.integers(1, 3),
+    st.tuples(*[st.integers(0, 2)] * 4),
+)
+def test_random_shapes(
+    n: int,
+    c: int,
+    spatial: tuple[int, int],
+    o: int,
+    kernel: tuple[int, int],
+    stride: int,
+    pads: tuple[int, int, int, int],
+) -> None:
+    params = of(2, strides=(stride, stride), pads=pads)
+    done = run_conv(f32, (n, c, *spatial), (o, c, *kernel), params, tiles=16)
+    assert done.error <= 1e-5
+
+
+def test_errors_name_what_is_wrong() -> None:
+    with pytest.raises(PoplarPyError, match="channels do not fit"):
+        SAME.output_shape((1, 8, 4, 4), (4, 9, 3, 3))
+    with pytest.raises(PoplarPyError, match="does not fit"):
+        of(2).output_shape((1, 8, 2, 2), (4, 8, 3, 3))
+    with pytest.raises(PoplarPyError, match="4 pads are needed"):
+        of(2, pads=(1, 1))
+
+
+def test_sizes_follow_the_definition() -> None:
+    params = of(2, strides=(2, 1), pads=(1, 0, 2, 3), dilations=(2, 1))
+    assert params.output_spatial((9, 7), (3, 2)) == (4, 9)
+    assert np.prod(params.padded_input((9, 7))) == 12 * 10
