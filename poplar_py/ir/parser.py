@@ -41,7 +41,7 @@ from poplar_py.ir.attributes import (
 from poplar_py.ir.core import REGISTRY, FieldSpec, Graph, Kind, Module, Op, Value
 from poplar_py.types import DTYPES, TensorType
 
-__all__ = ["parse_location", "parse_module"]
+__all__ = ["Lookup", "array_lookup", "parse_location", "parse_module"]
 
 Lookup = Callable[[str, TensorType], Array]
 
@@ -58,7 +58,7 @@ def parse_module(
     """
     register_source(file, text)
     reader = _reader()
-    session = _Session(file, _lookup(resources, text))
+    session = _Session(file, array_lookup(resources, text))
     reader.begin(session)
     try:
         reader.lark.parse(text)  # pyright: ignore[reportUnknownMemberType]
@@ -72,7 +72,8 @@ def parse_module(
     return module
 
 
-def _lookup(resources: Mapping[str, Array] | Lookup | None, text: str) -> Lookup:
+def array_lookup(resources: Mapping[str, Array] | Lookup | None, text: str) -> Lookup:
+    """Arrays by hash: those inline in the text, then `resources`. FileError for a missing one."""
     inline = _inline_resources(text)
 
     def find(key: str, type: TensorType) -> Array:
@@ -182,14 +183,14 @@ class _Reader(Transformer[Token, Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.s: _Session = _Session("", _lookup(None, ""))
+        self.s: _Session = _Session("", array_lookup(None, ""))
         self.lark: Lark = grammar.load("ir", self)
 
     def begin(self, session: _Session) -> None:
         self.s = session
 
     def end(self) -> None:
-        self.s = _Session("", _lookup(None, ""))
+        self.s = _Session("", array_lookup(None, ""))
 
     # literals
 

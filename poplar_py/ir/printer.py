@@ -26,7 +26,7 @@ from poplar_py.ir.attributes import Array, attribute_text
 from poplar_py.ir.core import Attribute, FieldSpec, Graph, Kind, Module, Op, Value
 from poplar_py.types import TensorType, dtype_of, is_identifier
 
-__all__ = ["Names", "collect_resources", "print_graph", "print_module", "print_op"]
+__all__ = ["Names", "collect_resources", "inline_resource", "print_graph", "print_module", "print_op"]
 
 
 def print_module(
@@ -45,7 +45,7 @@ def print_module(
     for graph in module.graphs.values():
         parts.append(_Printer(found, locations).graph(graph))
     if inline_resources and found:
-        parts.append("\n".join(_resource(key, found[key]) for key in sorted(found)))
+        parts.append("\n".join(inline_resource(key, found[key]) for key in sorted(found)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -76,7 +76,8 @@ def _attributes(items: list[tuple[str, Attribute]], found: MutableMapping[str, A
     return "{" + ", ".join(f"{k} = {attribute_text(v, found)}" for k, v in items) + "}"
 
 
-def _resource(key: str, array: Array) -> str:
+def inline_resource(key: str, array: Array) -> str:
+    """The line that holds an array in a one-file dump."""
     head = TensorType(dtype_of(array), tuple(array.shape))
     data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
     return f'resource sha256:{key} {head} "{data}"'
