@@ -28,6 +28,8 @@ class Screen:
 
         self.as_json = as_json
         self.console = Console(stderr=True)
+        if not self.console.is_terminal:
+            self.console = Console(stderr=True, width=160)
         self._status: Status | None = None
 
     @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from poplar_py import ir
@@ -16,7 +16,7 @@ from poplar_py.passes.place import MEMORY_SHARE
 from poplar_py.passes.tile_module import TileModule
 from poplar_py.target import Target
 
-__all__ = ["build", "pass_context", "run_passes", "run_pipeline"]
+__all__ = ["Passed", "build", "pass_context", "run_passes", "run_pipeline"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -45,6 +45,16 @@ def pass_context(
     )
 
 
+@dataclass(frozen=True)
+class Passed:
+    """What passes left: `module` of either level, the model-level module on the way (types bound,
+    ops optimised), and the context with timings and remarks."""
+
+    module: Any
+    model: ir.Module
+    context: PassContext
+
+
 def run_passes(
     module: Any,
     passes: list[Pass],
@@ -52,10 +62,10 @@ def run_passes(
     target: Target,
     dims: Mapping[str, int] | None = None,
     shapes: Shapes | None = None,
-) -> tuple[Any, PassContext]:
-    """Runs passes on a module of either level; returns what they leave, and their context."""
+) -> Any:
+    """Runs passes on a module of either level; returns what they leave."""
     context = pass_context(options, target, dims or {}, shapes or {})
-    return PassManager(context).run(module, passes), context
+    return PassManager(context).run(module, passes)
 
 
 def run_pipeline(
@@ -63,17 +73,19 @@ def run_pipeline(
     options: CompileOptions,
     dims: Mapping[str, int] | None = None,
     shapes: Shapes | None = None,
-) -> tuple[Any, PassContext]:
+) -> Passed:
     """Runs the pipeline of the options on copies of `module`, for more and more IPUs until it fits.
 
-    Returns the tile-level module (or what `stop_after` leaves) and the context. Raises
-    OutOfTileMemory of the last attempt when even all IPUs of the machine do not hold the model.
+    Raises OutOfTileMemory of the last attempt when even all IPUs of the machine do not hold the
+    model.
     """
     passes = parse_pipeline(options.pipeline)
     failure: OutOfTileMemory | None = None
     for target in candidate_targets(module, options):
+        model = ir.clone_module(module)
+        context = pass_context(options, target, dims or {}, shapes or {})
         try:
-            return run_passes(ir.clone_module(module), passes, options, target, dims, shapes)
+            return Passed(PassManager(context).run(model, passes), model, context)
         except OutOfTileMemory as error:
             failure = error
     assert failure is not None

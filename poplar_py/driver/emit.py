@@ -37,7 +37,7 @@ def emit(
     if form in ("model-ir", "dot"):
         lowered = model_level(module, options, dims, shapes)
         return module_text(lowered) if form == "model-ir" else dot(lowered)
-    tiles, _ = run_pipeline(module, options, dims, shapes)
+    tiles = run_pipeline(module, options, dims, shapes).module
     if form == "tile-ir":
         return module_text(tiles)
     executable = build(tiles)
@@ -56,8 +56,7 @@ def model_level(
     passes = parse_pipeline(options.pipeline)
     kept = [p for p in passes if p.level == "model" and (p.leaves or p.level) == "model"]
     target = options.replica_machine()
-    result, _ = run_passes(ir.clone_module(module), kept, options, target, dims, shapes)
-    return result
+    return run_passes(ir.clone_module(module), kept, options, target, dims, shapes)
 
 
 def _codelet_texts(form: str, codelets: Iterable[Codelet]) -> Iterable[str]:

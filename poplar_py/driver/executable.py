@@ -12,7 +12,6 @@ import numpy as np
 from poplar_py.diagnostics import FileError, InputError, Location
 from poplar_py.driver.signature import Array, Signature
 from poplar_py.executable.executable import Executable as TileExecutable
-from poplar_py.executable.pexe import load_executable, save_executable
 from poplar_py.profile.report import Report
 from poplar_py.types import DTYPES
 
@@ -88,11 +87,15 @@ class Executable:
             "signature": self.signature.to_json(),
             "consts": {name: _array_json(value) for name, value in self.consts.items()},
         }
+        from poplar_py.executable.pexe import save_executable
+
         save_executable(self.tile, path)
 
     @staticmethod
     def load(path: str | Path) -> Executable:
         """Reads a `.pexe` file and checks it. Raises FileError for anything that is not right."""
+        from poplar_py.executable.pexe import load_executable
+
         tile = load_executable(path)
         loc = Location(str(path), 0, 0)
         if _KEY not in tile.metadata:

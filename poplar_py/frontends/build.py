@@ -64,15 +64,12 @@ def compile_model(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> 
     """Compiles a model for a machine. Raises what reading, passes and planning raise."""
     options.progress("import")
     found, binding = specialise(model, options, sizes)
-    tiles, _ = run_pipeline(found.module, options, found.dims, found.shapes)
+    passed = run_pipeline(found.module, options, found.dims, found.shapes)
     options.progress("codelets")
-    signature = signature_of(model, found.module, binding, options.replicas)
+    signature = signature_of(model, passed.model, binding, options.replicas)
+    machine = options.machine()
     executable = Executable(
-        build(tiles),
-        signature,
-        model.name,
-        options.machine().num_ipus,
-        dict(found.consts),
+        build(passed.module), signature, model.name, machine.num_ipus, dict(found.consts)
     )
     return Compiled(executable, found.module)
 

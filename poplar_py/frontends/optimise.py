@@ -45,8 +45,7 @@ def optimise(path: str, options: CompileOptions) -> Optimised:
     passes = parse_pipeline(options.pipeline)
     if not passes:
         return Optimised(module)
-    result, _ = run_passes(module, passes, options, options.machine())
-    return Optimised(result)
+    return Optimised(run_passes(module, passes, options, options.machine()))
 
 
 def read_pir(path: str) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from rich.box import SIMPLE
 from rich.table import Table
 
 from poplar_py.diagnostics import FileError, Location
@@ -223,7 +224,7 @@ class Report:
         """Cycles and memory, one row an IPU, all replicas."""
         title = f"{self.name}: {self.cycles:,} cycles, {self.microseconds:,.1f} us at "
         title += f"{self.executable.target.clock / 1e9:g} GHz"
-        table = Table(title=title + self._idle_text(), title_justify="left")
+        table = Table(title=title + self._idle_text(), title_justify="left", box=SIMPLE)
         for head in _IPU_HEADS:
             table.add_column(head, justify="right")
         for replica in range(self.replicas):
@@ -236,7 +237,7 @@ class Report:
 
     def step_table(self, limit: int = LARGEST) -> Table:
         """The steps that took most cycles."""
-        table = Table(title="steps with most cycles", title_justify="left")
+        table = Table(title="steps with most cycles", title_justify="left", box=SIMPLE)
         for head in _STEP_HEADS:
             table.add_column(head, justify="left" if head in _LEFT else "right")
         for step in self.steps[:limit]:
