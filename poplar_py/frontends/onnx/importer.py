@@ -1,0 +1,377 @@
+"""Walks ONNX graphs: names to values, nodes to rules, functions inlined, regions nested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.defs
+from onnx import AttributeProto, TensorProto
+
+from poplar_py.diagnostics import (
+    DuplicateName,
+    InputError,
+    Location,
+    NestingTooDeep,
+    PoplarPyError,
+    UnknownName,
+    UnsupportedOp,
+)
+from poplar_py.frontends.onnx.builder import Builder
+from poplar_py.frontends.onnx.node import IMPORT, Node, Result
+from poplar_py.frontends.onnx.proto import TAGS, ProtoReader
+from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Seq, Strings, Val
+
+__all__ = ["Importer", "Scope"]
+
+_MAX_DEPTH = 48
+_MAX_NODES = 200_000
+
+FunctionKey = tuple[str, str, str]
+Attributes = Mapping[str, AttributeProto]
+
+
+class Importer:
+    """State of one import: the builder, the opsets, the model's own functions."""
+
+    def __init__(self, model: onnx.ModelProto, reader: ProtoReader) -> None:
+        self.builder = Builder()
+        self.reader = reader
+        self.file = reader.file
+        self.opsets = {_domain(o.domain): int(o.version) for o in model.opset_import}
+        self.functions: dict[FunctionKey, onnx.FunctionProto] = {
+            (_domain(f.domain), f.name, f.overload): f for f in model.functions
+        }
+        self.budget = _MAX_NODES
+        self.tensors: dict[int, Val | Strings] = {}
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+class Scope:
+    """Names visible at one place: those of a graph, then those of the graphs around it."""
+
+    def __init__(
+        self,
+        importer: Importer,
+        outer: Scope | None = None,
+        opsets: Mapping[str, int] | None = None,
+        attributes: Attributes | None = None,
+        depth: int = 0,
+        loc: Location | None = None,
+    ) -> None:
+        self.importer = importer
+        self.builder = importer.builder
+        self.outer = outer
+        self.opsets = opsets if opsets is not None else importer.opsets
+        self.attributes: Attributes = attributes if attributes is not None else {}
+        self.depth = depth
+        self.loc = loc
+        self.names: dict[str, Any_] = {}
+        if depth > _MAX_DEPTH:
+            raise NestingTooDeep(
+                f"graphs and functions are nested deeper than {_MAX_DEPTH}", importer.builder.loc
+            )
+
+    def child(self) -> Scope:
+        """A scope for a subgraph, which sees the names of this one."""
+        return Scope(self.importer, self, self.opsets, self.attributes, self.depth + 1, self.loc)
+
+    def lookup(self, name: str) -> Any_ | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.outer
+        return None
+
+    def define(self, name: str, value: Any_, loc: Location) -> None:
+        if name in self.names:
+            raise DuplicateName(f"the name {name!r} is given twice", loc)
+        self.names[name] = value
+
+    def known_tensor(self, proto: TensorProto, loc: Location) -> Val | Strings:
+        """A TensorProto as a known value."""
+        if proto.data_type == TensorProto.STRING:
+            texts = [s.decode("utf-8", "replace") for s in proto.string_data]
+            return Strings(np.asarray(texts, dtype=object).reshape(tuple(proto.dims)))
+        array, tag = self.importer.reader.array(proto, loc)
+        val = self.builder.const(array, name=proto.name)
+        val.tag = tag
+        return val
+
+    # graphs
+
+    def add_initializers(self, graph: onnx.GraphProto) -> None:
+        file = self.importer.file
+        for proto in graph.initializer:
+            loc = Location(file, 0, 0, proto.name, -1, "")
+            known = self.importer.tensors.get(id(proto))
+            if known is None:
+                known = self.importer.tensors[id(proto)] = self.known_tensor(proto, loc)
+            self.define(proto.name, known, loc)
+        for sparse in graph.sparse_initializer:
+            loc = Location(file, 0, 0, sparse.values.name, -1, "")
+            self.define(sparse.values.name, self._dense(sparse, loc), loc)
+
+    def _dense(self, sparse: onnx.SparseTensorProto, loc: Location) -> Val:
+        values, tag = self.importer.reader.array(sparse.values, loc)
+        indices, _ = self.importer.reader.array(sparse.indices, loc)
+        shape = tuple(int(d) for d in sparse.dims)
+        size = int(np.prod(shape, dtype=object)) if shape else 1
+        if tag or any(d < 0 for d in shape) or size > 1 << 28:
+            raise InputError(f"sparse tensor of shape {list(shape)} is not supported", loc)
+        dense = np.zeros(size, values.dtype)
+        if indices.ndim == 2:
+            indices = indices @ np.asarray(
+                [int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
+            )
+        if indices.size and (indices.min() < 0 or indices.max() >= size):
+            raise InputError("a sparse tensor has an index out of range", loc)
+        dense[indices] = values
+        return self.builder.const(dense.reshape(shape), name=sparse.values.name)
+
+    def run(self, nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> None:
+        """Import the nodes that `outputs` need, in order of definition."""
+        for index in _order(nodes, set(outputs), self):
+            self._run_node(nodes[index], index)
+
+    def outputs(self, names: Iterable[str], what: str) -> list[Any_]:
+        out: list[Any_] = []
+        for name in names:
+            found = self.lookup(name)
+            if found is None:
+                raise UnknownName(
+                    f"{what} {name!r} is computed by no node", Location(self.importer.file, 0, 0)
+                )
+            out.append(found)
+        return out
+
+    def import_subgraph(self, graph: onnx.GraphProto, args: Sequence[Any_]) -> list[Any_]:
+        """Outputs of a body graph for given inputs, imported into the current block."""
+        inner = self.child()
+        loc = self.builder.loc
+        if len(args) > len(graph.input):
+            raise InputError(f"a body takes {len(graph.input)} inputs, not {len(args)}", loc)
+        inner.add_initializers(graph)
+        for info, arg in zip(graph.input, args, strict=False):
+            inner.names[info.name] = arg
+        names = [o.name for o in graph.output]
+        inner.run(graph.node, names)
+        self.builder.loc = loc
+        return inner.outputs(names, "output")
+
+    # nodes
+
+    def _run_node(self, proto: onnx.NodeProto, index: int) -> None:
+        importer = self.importer
+        importer.budget -= 1
+        output = proto.output[0] if proto.output else ""
+        loc = self.loc or Location(importer.file, 0, 0, proto.name, index, output)
+        self.builder.loc = loc
+        if importer.budget < 0:
+            raise UnsupportedOp(f"more than {_MAX_NODES} nodes after unrolling", loc)
+        try:
+            results = self._dispatch(proto, loc)
+        except PoplarPyError as error:
+            if proto.op_type not in error.message:
+                error.message = f"{proto.op_type}: {error.message}"
+            raise error.at(loc)
+        except RecursionError:
+            raise NestingTooDeep("graphs are nested too deeply", loc) from None
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
+            raise InputError(
+                f"{proto.op_type}: malformed node: {error}", loc, "check the node's operands"
+            ) from error
+        for name, value in zip(proto.output, results, strict=False):
+            if not name:
+                continue
+            self.define(name, value, loc)
+            if isinstance(value, Val) and value.value is not None and not value.value.name:
+                value.value.name = name
+        self.builder.loc = loc
+
+    def _dispatch(self, proto: onnx.NodeProto, loc: Location) -> Sequence[Any_]:
+        domain = _domain(proto.domain)
+        inputs = [self._operand(name, loc) if name else None for name in proto.input]
+        function = self.importer.functions.get((domain, proto.op_type, proto.overload))
+        attributes = self._attributes(proto, loc)
+        if function is not None:
+            return self._inline(function, inputs, attributes, loc)
+        if domain not in self.opsets:
+            if domain in ("", "com.microsoft"):
+                raise InputError(f"the model imports no opset of the domain {domain!r}", loc)
+            raise UnsupportedOp(f"no op {domain}.{proto.op_type} is known", loc)
+        node = Node(
+            proto.op_type,
+            domain,
+            self.opsets[domain],
+            proto.name,
+            loc,
+            inputs,
+            list(proto.output),
+            attributes,
+            self,
+        )
+        rule = IMPORT.get((domain, proto.op_type))
+        if rule is not None:
+            return _listed(rule(self.builder, node))
+        body = self._schema_function(proto, node)
+        if body is None:
+            title = f"{domain}.{proto.op_type}" if domain else proto.op_type
+            raise UnsupportedOp(f"{title} (opset {node.version}) is not supported", loc)
+        return self._inline(body, inputs, attributes, loc)
+
+    def _operand(self, name: str, loc: Location) -> Any_:
+        found = self.lookup(name)
+        if found is None:
+            raise UnknownName(f"input {name!r} is computed by no node before", loc)
+        return found
+
+    def _attributes(self, proto: onnx.NodeProto, loc: Location) -> dict[str, AttributeProto]:
+        out: dict[str, AttributeProto] = {}
+        for attribute in proto.attribute:
+            if attribute.ref_attr_name:
+                given = self.attributes.get(attribute.ref_attr_name)
+                if given is not None:
+                    out[attribute.name] = given
+                continue
+            if attribute.name in out:
+                raise DuplicateName(f"attribute {attribute.name!r} is given twice", loc)
+            out[attribute.name] = attribute
+        return out
+
+    # functions
+
+    def _inline(
+        self,
+        function: onnx.FunctionProto,
+        inputs: Sequence[Any_ | None],
+        attributes: Attributes,
+        loc: Location,
+    ) -> list[Any_]:
+        defaults = {a.name: a for a in function.attribute_proto}
+        opsets = {_domain(o.domain): int(o.version) for o in function.opset_import}
+        opsets = {**self.opsets, **opsets}
+        inner = Scope(self.importer, None, opsets, {**defaults, **attributes}, self.depth + 1, loc)
+        if len(inputs) > len(function.input):
+            raise InputError(f"the function takes {len(function.input)} inputs", loc)
+        for i, name in enumerate(function.input):
+            given = inputs[i] if i < len(inputs) else None
+            inner.names[name] = ABSENT if given is None else given
+        inner.run(function.node, function.output)
+        return inner.outputs(function.output, "function output")
+
+    def _schema_function(self, proto: onnx.NodeProto, node: Node) -> onnx.FunctionProto | None:
+        try:
+            schema = onnx.defs.get_schema(proto.op_type, node.version, node.domain)
+        except onnx.defs.SchemaError:
+            return None
+        if schema.has_function:
+            versions = [v for v in schema.function_opset_versions if v <= node.version]
+            if versions:
+                data = schema.get_function_with_opset_version(max(versions))
+                return onnx.FunctionProto.FromString(data)
+        if schema.has_context_dependent_function:
+            return _context_function(schema, proto, node)
+        return None
+
+
+def _context_function(schema: Any, proto: onnx.NodeProto, node: Node) -> onnx.FunctionProto | None:
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.version]
+    if not versions:
+        return None
+    resolved = onnx.NodeProto()
+    resolved.CopyFrom(proto)
+    del resolved.attribute[:]
+    for name, attribute in node.attributes.items():
+        copy = resolved.attribute.add()
+        copy.CopyFrom(attribute)
+        copy.name = name
+    types = [_type_proto(v) for v in node.inputs]
+    data = schema.get_context_dependent_function_with_opset_version(
+        max(versions), resolved.SerializeToString(), types
+    )
+    return onnx.FunctionProto.FromString(data) if data else None
+
+
+def _type_proto(value: Any_ | None) -> bytes:
+    if not isinstance(value, Val):
+        return onnx.TypeProto().SerializeToString()
+    numpy = TAGS[value.tag] if value.tag else value.dtype.numpy
+    code = onnx.helper.np_dtype_to_tensor_dtype(numpy)
+    return onnx.helper.make_tensor_type_proto(code, value.shape).SerializeToString()
+
+
+def _listed(result: Result) -> Sequence[Any_]:
+    return [result] if isinstance(result, Val | Seq | Strings | Absent) else result
+
+
+def _order(nodes: Sequence[onnx.NodeProto], wanted: set[str], scope: Scope) -> list[int]:
+    """Nodes the wanted names need, definitions before uses. Raises InputError on a cycle."""
+    producer: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        for name in node.output:
+            if name and producer.setdefault(name, i) != i:
+                loc = Location(scope.importer.file, 0, 0, node.name, i, name)
+                raise DuplicateName(f"the name {name!r} is computed twice", loc)
+    state: dict[int, int] = {}
+    order: list[int] = []
+    roots = sorted({producer[n] for n in wanted if n in producer})
+    for root in roots:
+        stack = [(root, False)]
+        while stack:
+            i, leave = stack.pop()
+            if leave:
+                state[i] = 2
+                order.append(i)
+                continue
+            if state.get(i):
+                continue
+            state[i] = 1
+            stack.append((i, True))
+            for name in _reads(nodes[i]):
+                j = producer.get(name)
+                if j is None or state.get(j) == 2:
+                    continue
+                if state.get(j) == 1:
+                    node = nodes[j]
+                    loc = Location(scope.importer.file, 0, 0, node.name, j, name)
+                    raise InputError(
+                        f"the graph has a cycle through {name!r}", loc, "remove the cycle"
+                    )
+                stack.append((j, False))
+    return sorted(order) if _sorted_enough(nodes, order, producer) else order
+
+
+def _sorted_enough(
+    nodes: Sequence[onnx.NodeProto], order: list[int], producer: dict[str, int]
+) -> bool:
+    return all(producer.get(name, -1) < i for i in order for name in _reads(nodes[i]))
+
+
+def _reads(node: onnx.NodeProto) -> list[str]:
+    """Names a node reads, those of its subgraphs included."""
+    names = [n for n in node.input if n]
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            names.extend(_captured(attribute.g, 0))
+    return names
+
+
+def _captured(graph: onnx.GraphProto, depth: int) -> set[str]:
+    if depth > _MAX_DEPTH:
+        raise NestingTooDeep(f"graphs are nested deeper than {_MAX_DEPTH}")
+    used: set[str] = {o.name for o in graph.output}
+    own = {i.name for i in graph.input} | {i.name for i in graph.initializer}
+    for node in graph.node:
+        used.update(n for n in node.input if n)
+        own.update(node.output)
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                used |= _captured(attribute.g, depth + 1)
+    return used - own
