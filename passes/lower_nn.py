@@ -97,13 +97,6 @@ def lower_matmul_integer(ctx: LowerContext, op: ops.MatMulInteger) -> None:
     _matmul(ctx, op, i32)
 
 
-def _epilogue(ctx: LowerContext, op: Any) -> poplin.Epilogue | None:
-    """What fuse has put behind the product, if anything."""
-    if not getattr(op, "epilogue", ""):
-        return None
-    return poplin.Epilogue(op.epilogue, tuple(ctx.tensor(v) for v in op.extra))
-
-
 def _bias(ctx: LowerContext, value: Value | None) -> Operand | None:
     return None if value is None else ctx.operand(value)
 

@@ -418,7 +418,7 @@ def _conv_and_channels(
         return None, None
     known = constant_of(conv.w) is not None
     known = known and (conv.bias is None or constant_of(conv.bias) is not None)
-    if not known or op.result.type != y.type or y.dtype.size < 4 or getattr(conv, "epilogue", ""):
+    if not known or op.result.type != y.type or y.dtype.size < 4:
         return None, None
     channels = y.shape[1]
     shape = (1,) * (y.rank - array.ndim) + array.shape

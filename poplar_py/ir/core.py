@@ -146,7 +146,7 @@ Attribute = Any  # int, float, bool, str, DType, TensorType, ndarray, None, or t
 T = TypeVar("T")
 
 
-@dataclass_transform(field_specifiers=(field,))
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
 def _declare(cls: type[T]) -> type[T]:
     return dataclass(eq=False, repr=False)(cls)
 
@@ -247,7 +247,7 @@ class Op:
 OpT = TypeVar("OpT", bound=Op)
 
 
-@dataclass_transform(field_specifiers=(field,))
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
 def op(name: str, *traits: Trait) -> Callable[[type[OpT]], type[OpT]]:
     """Declare an op class under `name` ("family.verb") and enter it in REGISTRY."""
 
