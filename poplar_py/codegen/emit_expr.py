@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from poplar_py.codegen import mathlib
 from poplar_py.codegen.emit_core import const_text, llvm_type, mangle, memory_type, scalar_type
 from poplar_py.codelets.codelet_ir import BINARY, COMPARE, UNARY, Expr, Ty
-from poplar_py.types import bf16, bool_, f16, f32, i32, u8
+from poplar_py.types import bf16, bool_, f16, f32, f64, i32, u8
 
 if TYPE_CHECKING:
     from poplar_py.codegen.emit import Kernel
@@ -267,9 +267,8 @@ def convert(k: Kernel, value: str, src: Ty, dst: Ty) -> str:
         return convert(k, mathlib.bf16_to_f32(k.e, value, src.lanes), Ty(f32, src.lanes), dst)
     if a is b:
         return value
-    if b is bf16:
-        assert a is f32
-        return mathlib.f32_to_bf16(k.e, value, src.lanes)
+    if b is bf16 or (b is f16 and a is f64):
+        return _narrow(k, value, src, dst)
     if b is bool_:
         if a.is_float:
             return k.e.op(f"fcmp une {s} {value}, {const_text(0, src)}")
@@ -292,6 +291,17 @@ def convert(k: Kernel, value: str, src: Ty, dst: Ty) -> str:
     if a.size > b.size:
         return k.e.op(f"trunc {s} {value} to {d}")
     return k.e.op(f"{'sext' if a.kind == 'i' else 'zext'} {s} {value} to {d}")
+
+
+def _narrow(k: Kernel, value: str, src: Ty, dst: Ty) -> str:
+    """To bf16, or f64 to f16: one rounding, by an odd step over f32."""
+    if src.dtype.is_integer or src.dtype is bool_:
+        value, src = convert(k, value, src, Ty(f64, src.lanes)), Ty(f64, src.lanes)
+    if src.dtype is f64:
+        value, src = mathlib.f64_to_f32_odd(k.e, value, src.lanes), Ty(f32, src.lanes)
+    if dst.dtype is bf16:
+        return mathlib.f32_to_bf16(k.e, convert(k, value, src, Ty(f32, src.lanes)), src.lanes)
+    return convert(k, value, src, dst)
 
 
 def _bitcast(k: Kernel, e: Expr) -> str:

@@ -17,12 +17,14 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from poplar_py.codegen.support import SUPPORT_SYMBOLS, SUPPORT_TEXT
 from poplar_py.diagnostics import InternalError, OptionError
 
 __all__ = ["Jit", "cache_folder"]
 
 _MAGIC = b"poplar_py object 1\n"
 _FORMAT = 1
+_SUPPORT = "poplar_py.support"
 
 
 def cache_folder() -> Path:
@@ -63,6 +65,15 @@ class Jit:
         self._lock = threading.Lock()
         self.compiled = 0
         self.cached = 0
+        self._link_support()
+
+    def _link_support(self) -> None:
+        data = self._object(SUPPORT_TEXT)
+        builder = llvm.JITLibraryBuilder().add_object_img(data)
+        for symbol in SUPPORT_SYMBOLS:
+            builder = builder.export_symbol(symbol)
+        self._keep.append(builder.link(self._jit, _SUPPORT))
+        self.compiled = self.cached = 0
 
     def _target_machine(self) -> Any:
         target = llvm.Target.from_triple(llvm.get_process_triple())
@@ -78,12 +89,16 @@ class Jit:
         with self._lock:
             for symbol, text in kernels.items():
                 if symbol not in self._addresses:
-                    self._addresses[symbol] = self._link(symbol, self._object(symbol, text))
+                    self._addresses[symbol] = self._link(symbol, self._object(text))
             return {symbol: self._addresses[symbol] for symbol in kernels}
 
     def _link(self, symbol: str, data: bytes) -> int:
-        builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
-        tracker = builder.export_symbol(symbol).link(self._jit, symbol)
+        builder = llvm.JITLibraryBuilder().add_object_img(data)
+        builder = builder.add_jit_library(_SUPPORT).add_current_process()
+        try:
+            tracker = builder.export_symbol(symbol).link(self._jit, symbol)
+        except RuntimeError as error:
+            raise InternalError(f"a kernel does not link: {error}") from None
         self._keep.append(tracker)
         return tracker[symbol]
 
@@ -95,7 +110,7 @@ class Jit:
         head = f"{_FORMAT}|{version}|{llvm.get_process_triple()}|{self.cpu}|{self.features}|"
         return hashlib.sha256((head + text).encode()).hexdigest()
 
-    def _object(self, symbol: str, text: str) -> bytes:
+    def _object(self, text: str) -> bytes:
         path = self.folder / "objects" / f"{self.key(text)}.o"
         data = _read(path)
         if data is not None:

@@ -16,7 +16,7 @@ from poplar_py.codegen.lanes import Lanes, poly, select
 from poplar_py.codelets.codelet_ir import Ty
 from poplar_py.types import f32, f64, i16, i32
 
-__all__ = ["bf16_to_f32", "binary", "f32_to_bf16", "float_mod", "int_power", "unary"]
+__all__ = ["bf16_to_f32", "binary", "f32_to_bf16", "f64_to_f32_odd", "float_mod", "int_power", "unary"]
 
 
 def bf16_to_f32(e: Emitter, value: str, lanes: int) -> str:
@@ -41,6 +41,16 @@ def f32_to_bf16(e: Emitter, value: str, lanes: int) -> str:
     nan = e.op(f"fcmp uno {flt} {value}, {value}")
     result = e.op(f"select {mask} {nan}, {text} {quiet}, {text} {rounded}")
     return e.op(f"trunc {text} {result} to {narrow}")
+
+
+def f64_to_f32_odd(e: Emitter, value: str, lanes: int) -> str:
+    """Round to odd: inexact results get their last bit set, so that a second rounding is exact."""
+    x = Lanes(e, value, Ty(f64, lanes))
+    near = x.to_float(f32)
+    back = near.to_float(f64)
+    bits = near.bits(i32)
+    toward_zero = select(back.abs() > x.abs(), bits - 1, bits)
+    return select(back.differs(x), toward_zero | 1, bits).bits(f32).text
 
 
 def float_mod(e: Emitter, a: str, b: str, ty: Ty) -> str:

@@ -136,8 +136,6 @@ def cast(x: Expr, ty: Ty) -> Expr:
     src, dst = x.ty.dtype, ty.dtype
     if src in _NARROW and dst is not f32:
         return cast(Expr("cast", Ty(f32, ty.lanes), (x,)), ty)
-    if dst is bf16 and src is not f32:
-        return Expr("cast", ty, (cast(x, Ty(f32, ty.lanes)),))
     return Expr("cast", ty, (x,))
 
 
