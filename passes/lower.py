@@ -30,12 +30,14 @@ import poplar_py.passes.lower_control
 import poplar_py.passes.lower_math
 import poplar_py.passes.lower_nn
 import poplar_py.passes.lower_tensor  # noqa: F401
+from poplar_py.diagnostics import Location
 from poplar_py.ir import use_counts
 from poplar_py.passes.context import PassContext
 from poplar_py.passes.lower_context import LOWER, LowerContext, lower_ops
 from poplar_py.passes.registry import Pass, register
 from poplar_py.passes.tile_module import TileModule
 from poplar_py.poplar import program
+from poplar_py.poplar.where import located
 from poplar_py.poputil.layout import fresh
 
 if TYPE_CHECKING:
@@ -64,10 +66,13 @@ def lower_graph(graph: Graph, target: Any) -> TileModule:
     ctx = LowerContext(target)
     ctx.uses = use_counts(graph)
     for value in graph.inputs:
-        _add_input(ctx, value)
+        with located(Location("", 0, 0, f"input {value.name}")):
+            _add_input(ctx, value)
     lower_ops(ctx, graph)
     for index, value in enumerate(graph.outputs):
-        _add_output(ctx, value, graph.output_name(index))
+        name = graph.output_name(index)
+        with located(Location("", 0, 0, f"output {name}")):
+            _add_output(ctx, value, name)
     return TileModule(ctx.whole, [ctx.prog], ["main"])
 
 

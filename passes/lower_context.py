@@ -13,6 +13,7 @@ from poplar_py.diagnostics import InternalError, UnsupportedOp
 from poplar_py.ir import REGISTRY, Op, Value
 from poplar_py.ir import Graph as ModelGraph
 from poplar_py.poplar import Graph, Tensor, program
+from poplar_py.poplar.where import located
 from poplar_py.target import Target
 
 __all__ = ["LOWER", "LowerContext", "Rule", "lower_ops", "rule"]
@@ -157,7 +158,7 @@ def lower_ops(ctx: LowerContext, graph: ModelGraph) -> None:
                 remedy="express it by ops that `poplar-py ops` lists with LOWER",
             )
         ctx.enter(op)
-        with ctx.whole.location(op.loc):
+        with ctx.whole.location(op.loc), located(op.loc):
             found(ctx, op)
 
 

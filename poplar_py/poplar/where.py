@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 import poplar_py
@@ -31,8 +34,25 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+_fixed: ContextVar[Location | None] = ContextVar("location", default=None)
+
+
+@contextmanager
+def located(loc: Location) -> Generator[None]:
+    """Makes `caller` answer ``loc`` inside the block: what is lowered from a model's op belongs to
+    the op's line, whoever called the compiler."""
+    token = _fixed.set(loc if loc.known else _fixed.get())
+    try:
+        yield
+    finally:
+        _fixed.reset(token)
+
+
 def caller() -> Location:
     """Location of the user's statement; UNKNOWN when the whole stack is ours."""
+    fixed = _fixed.get()
+    if fixed is not None:
+        return fixed
     frame = user_frame()
     if frame is None:
         return UNKNOWN
