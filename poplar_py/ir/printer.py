@@ -26,7 +26,14 @@ from poplar_py.ir.attributes import Array, attribute_text
 from poplar_py.ir.core import Attribute, FieldSpec, Graph, Kind, Module, Op, Value
 from poplar_py.types import TensorType, dtype_of, is_identifier
 
-__all__ = ["Names", "collect_resources", "inline_resource", "print_graph", "print_module", "print_op"]
+__all__ = [
+    "Names",
+    "collect_resources",
+    "inline_resource",
+    "print_graph",
+    "print_module",
+    "print_op",
+]
 
 
 def print_module(
