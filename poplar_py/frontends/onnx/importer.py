@@ -45,7 +45,7 @@ class Importer:
             (_domain(f.domain), f.name, f.overload): f for f in model.functions
         }
         self.budget = _MAX_NODES
-        self.tensors: dict[int, Val | Strings] = {}
+        self.tensors: dict[int, tuple[TensorProto, Val | Strings]] = {}
 
 
 def _domain(domain: str) -> str:
@@ -110,9 +110,10 @@ class Scope:
         file = self.importer.file
         for proto in graph.initializer:
             loc = Location(file, 0, 0, proto.name, -1, "")
-            known = self.importer.tensors.get(id(proto))
-            if known is None:
-                known = self.importer.tensors[id(proto)] = self.known_tensor(proto, loc)
+            # the proto is kept beside its value: an id is unique only while its object lives
+            cached = self.importer.tensors.get(id(proto))
+            known = self.known_tensor(proto, loc) if cached is None else cached[1]
+            self.importer.tensors[id(proto)] = proto, known
             self.define(proto.name, known, loc)
         for sparse in graph.sparse_initializer:
             loc = Location(file, 0, 0, sparse.values.name, -1, "")
@@ -201,7 +202,7 @@ class Scope:
         function = self.importer.functions.get((domain, proto.op_type, proto.overload))
         attributes = self._attributes(proto, loc)
         if function is not None:
-            return self._inline(function, inputs, attributes, loc)
+            return self._inline(function, inputs, attributes, loc, proto.output)
         if domain not in self.opsets:
             if domain in ("", "com.microsoft"):
                 raise InputError(f"the model imports no opset of the domain {domain!r}", loc)
@@ -221,10 +222,11 @@ class Scope:
         if rule is not None:
             return _listed(rule(self.builder, node))
         body = self._schema_function(proto, node)
+        attributes = _with_defaults(node, attributes)
         if body is None:
             title = f"{domain}.{proto.op_type}" if domain else proto.op_type
             raise UnsupportedOp(f"{title} (opset {node.version}) is not supported", loc)
-        return self._inline(body, inputs, attributes, loc)
+        return self._inline(body, inputs, attributes, loc, proto.output)
 
     def _operand(self, name: str, loc: Location) -> Any_:
         found = self.lookup(name)
@@ -253,6 +255,7 @@ class Scope:
         inputs: Sequence[Any_ | None],
         attributes: Attributes,
         loc: Location,
+        outputs: Sequence[str],
     ) -> list[Any_]:
         defaults = {a.name: a for a in function.attribute_proto}
         opsets = {_domain(o.domain): int(o.version) for o in function.opset_import}
@@ -263,8 +266,10 @@ class Scope:
         for i, name in enumerate(function.input):
             given = inputs[i] if i < len(inputs) else None
             inner.names[name] = ABSENT if given is None else given
-        inner.run(function.node, function.output)
-        return inner.outputs(function.output, "function output")
+        wanted = [f for f, name in zip(function.output, outputs, strict=False) if name]
+        inner.run(function.node, wanted)
+        found = dict(zip(wanted, inner.outputs(wanted, "function output"), strict=True))
+        return [found.get(name, ABSENT) for name in function.output]
 
     def _schema_function(self, proto: onnx.NodeProto, node: Node) -> onnx.FunctionProto | None:
         try:
@@ -279,6 +284,20 @@ class Scope:
         if schema.has_context_dependent_function:
             return _context_function(schema, proto, node)
         return None
+
+
+def _with_defaults(node: Node, attributes: Attributes) -> Attributes:
+    """Attributes of a standard op, those left out by their defaults."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, node.version, node.domain)
+    except onnx.defs.SchemaError:
+        return attributes
+    defaults = {
+        name: spec.default_value
+        for name, spec in schema.attributes.items()
+        if spec.default_value.type != AttributeProto.UNDEFINED
+    }
+    return {**defaults, **attributes}
 
 
 def _context_function(schema: Any, proto: onnx.NodeProto, node: Node) -> onnx.FunctionProto | None:
