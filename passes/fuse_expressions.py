@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import poplar_py.codelets.meaning  # noqa: F401  # maps can be evaluated wherever fuse makes them
 from poplar_py.ir.core import Op, Value
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import nn
