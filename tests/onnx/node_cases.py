@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.numpy_helper
 
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.eval import evaluate
@@ -80,6 +82,13 @@ def all_cases() -> tuple[Case, ...]:
     )
 
 
+def _array(item: Any) -> Any:
+    """Data of a case as arrays: some come as TensorProto."""
+    if isinstance(item, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(item)
+    return item
+
+
 def _main_op(test: Any) -> str:
     ops = [n.op_type for n in test.model.graph.node]
     if len(set(ops)) == 1:
@@ -95,12 +104,12 @@ def run_case(case: Case, executor: Executor) -> None:
     model = open_onnx(case.model)
     names = [spec.name for spec in model.inputs]
     for inputs, expected in case.data:
-        feeds = dict(zip(names, inputs, strict=False))
+        feeds = dict(zip(names, map(_array, inputs), strict=False))
         made = model.specialise_for(feeds)
         wanted = {v.name for v in made.module.main.inputs}
         outputs = executor(made.module, {k: v for k, v in made.feeds.items() if k in wanted})
         got = pack_outputs(made.module, list(outputs))
-        check(got, expected, case.rtol, case.atol)
+        check(got, [_array(x) for x in expected], case.rtol, case.atol)
 
 
 def check(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float) -> None:

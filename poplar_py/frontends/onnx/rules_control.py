@@ -182,10 +182,9 @@ def loop(b: Builder, n: Node) -> Sequence[Any_]:
     try:
         return _on_device(state)
     except (ShapeError, NeedsStatic) as error:
-        if isinstance(error, NeedsStatic) and state.limit is not None and trip is None:
-            raise
         if trip is None or not start_known:
-            raise
+            need = _need(state, f"a loop ({error.message})")
+            raise need if isinstance(need, NeedsStatic) and need.deps else error from None
         found = _unroll(state)
         if found is None:
             raise error from None
@@ -258,6 +257,8 @@ def _probe(state: _Loop) -> tuple[Val, list[Val]]:
 def _on_device(state: _Loop) -> list[Any_]:
     b = state.b
     carried = [c for c in state.carried if isinstance(c, Val)]
+    if state.scans and state.trip is None:
+        raise _need(state, "a loop that collects outputs")
     again, parts = _probe(state)
     steady = again.const is not None and bool(again.const.reshape(-1)[0])
     trip = state.trip

@@ -123,7 +123,19 @@ def bit_shift(b: Builder, n: Node) -> Val:
     direction = n.str("direction")
     if direction not in ("LEFT", "RIGHT"):
         raise InputError(f"direction is {direction!r}, not LEFT or RIGHT", n.loc)
-    return b.emit(ew.ShiftLeft if direction == "LEFT" else ew.ShiftRight, n[0], n[1])
+    x, count = n[0], n[1]
+    bits = 8 * x.dtype.size
+    cls = ew.ShiftLeft if direction == "LEFT" else ew.ShiftRight
+    shifted = b.emit(cls, x, count)
+    if count.pure and count.const is not None and ((count.const >= 0) & (count.const < bits)).all():
+        return shifted
+    far = b.greater_equal(count, bits)
+    if count.dtype.kind == "i":
+        far = b.emit(ew.Or, far, b.less(count, 0))
+    rest: Val | float = 0
+    if direction == "RIGHT" and x.dtype.kind == "i":
+        rest = b.emit(ew.ShiftRight, x, b.like(bits - 1, count))
+    return b.select(far, rest, shifted)
 
 
 def _chain(b: Builder, n: Node, cls: type[Op]) -> Val:

@@ -37,7 +37,7 @@ _FORMATS = {
     "float8_e4m3fnuz": _Format(3, 8, 0x7F, None, 0x80, False),
     "float8_e5m2": _Format(2, 15, 0x7B, 0x7C, 0x7F),
     "float8_e5m2fnuz": _Format(2, 16, 0x7F, None, 0x80, False),
-    "float4_e2m1fn": _Format(1, 1, 0x7, None, 0x7),
+    "float4_e2m1fn": _Format(1, 1, 0x7, None, 0x8),
 }
 
 
@@ -84,17 +84,12 @@ def _encode_integer(b: Builder, x: Val, tag: str) -> Val:
     storage = u8 if low == 0 else i8
     if x.dtype is bool_:
         return _retag(b, b.cast(x, storage), tag)
-    if x.dtype.is_float:
-        wide = b.emit(ew.Round, b.cast(x, f32))
-        number = b.cast(b.minimum(b.maximum(wide, low), high), i32)
+    number = b.cast(x, i32)  # truncates; then the low bits stay
+    if low == 0:
+        number = b.emit(ew.BitwiseAnd, number, b.const(high, i32))
     else:
-        number = b.cast(x, i32)
-        bits = (high - low).bit_length()
-        up, down = b.const(32 - bits, i32), b.const(32 - bits, i32)
-        if low == 0:
-            number = b.emit(ew.BitwiseAnd, number, b.const(high, i32))
-        else:
-            number = b.emit(ew.ShiftRight, b.emit(ew.ShiftLeft, number, up), down)
+        unused = b.const(32 - (high - low).bit_length(), i32)
+        number = b.emit(ew.ShiftRight, b.emit(ew.ShiftLeft, number, unused), unused)
     return _retag(b, b.cast(number, storage), tag)
 
 

@@ -129,18 +129,19 @@ def _places(
     at = np.arange(size, dtype=np.float64)
     if transform == "asymmetric":
         return at / scale
+    width = scale * dim  # in general no whole number
     if transform == "align_corners":
-        return at * (dim - 1) / (size - 1) if size > 1 else np.zeros(size)
+        return at * (dim - 1) / (width - 1) if width != 1 else np.zeros(size)
     if transform == "tf_crop_and_resize":
         low, high = region
-        if size > 1:
-            return low * (dim - 1) + at * (high - low) * (dim - 1) / (size - 1)
+        if width != 1:
+            return low * (dim - 1) + at * (high - low) * (dim - 1) / (width - 1)
         return np.full(size, 0.5 * (low + high) * (dim - 1))
     half = (at + 0.5) / scale - 0.5
     if transform == "pytorch_half_pixel":
-        return half if size > 1 else np.zeros(size)
+        return half if width != 1 else np.full(size, -0.5)
     if transform == "half_pixel_symmetric":
-        adjust = size / (scale * dim)
+        adjust = size / width
         return dim / 2 * (1 - adjust) + half
     if transform == "half_pixel":
         return half
@@ -157,8 +158,9 @@ def _axis(b: Builder, x: Val, axis: int, places: np.ndarray, scale: float, mode:
         taps, weights = _cubic_taps(places, scale, mode)
     else:
         raise InputError(f"no resize mode is called {mode.kind!r}", b.loc)
-    if mode.exclude or mode.antialias:
+    if mode.exclude:
         weights = np.where((taps < 0) | (taps >= dim), 0.0, weights)
+    if mode.exclude or mode.antialias:
         weights = weights / weights.sum(1, keepdims=True)
     taps = taps.clip(0, dim - 1)
     if taps.shape[1] > 4:
