@@ -197,14 +197,16 @@ def _input_tables(
     params = job.params
     for dim in range(3):
         x = dilate_view(job.graph, x, dim + 2, params.input_dilations[dim])
-    x = pad_view(job.graph, x, 4, params.pads_lower[2], params.pads_upper[2])
+    low, high = params.pads_lower[2], params.pads_upper[2]
+    x = pad_view(job.graph, x, 4, min(low, 0), min(high, 0))
+    pads = (max(low, 0), max(high, 0))
     params = replace(
         params,
         pads_lower=(*params.pads_lower[:2], 0),
         pads_upper=(*params.pads_upper[:2], 0),
         input_dilations=(1, 1, 1),
     )
-    copy = blocked_copy(job.graph, x, job.prog, f"{job.name}/rows", job.tiles)
+    copy = blocked_copy(job.graph, x, job.prog, f"{job.name}/rows", job.tiles, pads=pads)
     lanes = spatial_lanes(job.graph, copy)
     assert lanes is not None
     windows = [Window.of(g.px, params, kw, False) for g in groups]

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from poplar_py.poplar.program import Copy
-from poplar_py.poplin.place import TileRange, block_mapping, pad_view, spread, zeros
+from poplar_py.poplar import Edges, Mapping
+from poplar_py.poplar.arrays import offsets_of, ragged
+from poplar_py.poplar.program import Copy, Execute
+from poplar_py.poplin.place import TileRange, pad_view, spread, zeros
 from poplar_py.poputil.blocked import (
     LANES,
     add_blocked,
@@ -18,12 +20,12 @@ from poplar_py.poputil.blocked import (
     variable_bases,
     view_of_blocked,
 )
+from poplar_py.types import DType, f16, f32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
     from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.params import ConvParams
-    from poplar_py.types import DType
 
 __all__ = ["RowTable", "Window", "blocked_copy", "halo_table", "one_piece", "spatial_lanes"]
 
@@ -151,30 +153,105 @@ def halo_table(
 
 
 def blocked_copy(
-    graph: Graph, x: Tensor, prog: Sequence, name: str, tiles: TileRange, pieces: tuple[int, ...] = ()
+    graph: Graph,
+    x: Tensor,
+    prog: Sequence,
+    name: str,
+    tiles: TileRange,
+    pieces: tuple[int, ...] = (),
+    pads: tuple[int, int] = (0, 0),
 ) -> Tensor:
     """x [N, C, *spatial] copied into a blocked variable, whole rows (or the pieces) on tiles.
 
-    Returns the view of the same shape; the padding lanes are zero.
+    `pads` are zero pixels before and after each row (whole rows only). Returns the view of the
+    (padded) shape; the padding lanes are zero. Rows that are runs of the last dim are turned into lanes
+    by vertices, everything else moves in one Copy.
     """
     n, channels, *spatial = x.shape
+    width = spatial[-1] + sum(pads)
     blocks = blocks_of(channels)
-    widths = np.array(pieces or (spatial[-1],), np.int64)
-    rows = n * blocks * int(np.prod(spatial[:-1], dtype=np.int64))
-    if len(widths) == 1:
-        mapping = block_mapping(spread(rows, tiles), spatial[-1] * LANES)
-    else:
-        mapping = piece_mapping(spread(rows * len(widths), tiles), widths)
-    base, view = add_blocked(graph, x.dtype, tuple(x.shape), name, mapping)
-    source = pad_view(graph, x, 1, 0, blocks * LANES - channels)
+    widths = np.array(pieces or (width,), np.int64)
+    lines = int(np.prod(spatial[:-1], dtype=np.int64))
+    tile = spread(n * blocks * lines * len(widths), tiles)
+    mapping = piece_mapping(tile, widths)
+    shape = (n, channels, *spatial[:-1], width)
+    base, view = add_blocked(graph, x.dtype, shape, name, mapping)
+    lanes = x.dtype in (f32, f16) and x.numel >= LANE_VERTICES
+    rows = _row_runs(x, widths) if lanes else None
+    if rows is not None:
+        rows = rows.reshape((n, channels, lines, len(widths)))
+        _lanes_by_vertices(graph, x.dtype, rows, base, tile, widths, pads, prog, name)
+        return view
+    source = pad_view(graph, x, len(shape) - 1, *pads)
+    source = pad_view(graph, source, 1, 0, blocks * LANES - channels)
     prog.add(Copy(source, view_of_blocked(base, blocks * LANES)))
     return view
 
 
-def piece_mapping(tile: npt.NDArray[np.int32], widths: Ints):  # type: ignore[no-untyped-def]
-    """Pieces of `widths` pixels, row after row, each on its tile."""
-    from poplar_py.poplar import Mapping
+LANE_VERTICES = 2048
+"""Fewest elements for which vertices, not a Copy, turn rows into lanes."""
 
+
+def _row_runs(x: Tensor, widths: Ints) -> Ints | None:
+    """Address of every piece of every row of x [N, C, *spatial]: [rows, pieces], or None.
+
+    Pieces must be runs of at least 4 elements; pads are no part of them.
+    """
+    width = x.shape[-1]
+    if width < 4 or x.shape[1] < 2:
+        return None
+    start, length = x.runs()
+    same = len(widths) > 1 and bool((widths == widths[0]).all())
+    unit = int(widths[0]) if same and widths[0] >= 4 else width
+    if (length % unit).any():
+        return None
+    owner, rank = ragged(length // unit)
+    found = (start[owner] + rank * unit).reshape((-1, width // unit))
+    if unit != width or len(widths) == 1:
+        return found
+    return found + (np.cumsum(widths) - widths)
+
+
+def _lanes_by_vertices(
+    graph: Graph,
+    dtype: DType,
+    rows: Ints,
+    base: Tensor,
+    tile: npt.NDArray[np.int32],
+    widths: Ints,
+    pads: tuple[int, int],
+    prog: Sequence,
+    name: str,
+) -> None:
+    """A step whose vertices each make one piece of one row of one block.
+
+    `rows`: addresses [N, C, lines, pieces].
+    """
+    n, channels, lines, _ = rows.shape
+    blocks = blocks_of(channels)
+    at, block, line, piece = (v.ravel() for v in np.indices((n, blocks, lines, len(widths))))
+    low, high = (pads if len(widths) == 1 else (0, 0))
+    inner = widths[piece] - low - high
+    lanes = np.minimum(LANES, channels - block * LANES)
+    vertex, lane = ragged(lanes)
+    start = rows[at[vertex], block[vertex] * LANES + lane, line[vertex], piece[vertex]]
+    runs = Edges.from_runs(np.arange(len(start) + 1), start, inner[vertex], dtype)
+    size = widths[piece] * LANES
+    out = int(base.runs()[0][0]) + np.cumsum(size) - size
+    edges = {
+        "out": Edges.from_runs(np.arange(len(out) + 1), out, size, dtype),
+        "x": Edges.nested(offsets_of(lanes), runs),
+    }
+    state = {"width": inner, "low": low, "high": high}
+    cs = graph.add_compute_set(name)
+    order = np.stack([line * 4096 // lines, at, block, line, piece], 1)
+    codelet = f"poplin::LaneBlock<{dtype.name}>"
+    graph.add_vertices(cs, codelet, tile, edges, state, order=order, name=name)
+    prog.add(Execute(cs))
+
+
+def piece_mapping(tile: npt.NDArray[np.int32], widths: Ints) -> Mapping:
+    """Pieces of `widths` pixels, row after row, each on its tile."""
     sizes = np.tile(widths * LANES, len(tile) // len(widths))
     bounds = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
