@@ -156,7 +156,8 @@ def _map_blocked(
     shape: tuple[int, ...],
 ) -> Tensor:
     """All lanes of blocked activations, padding too: the output is blocked and padded again."""
-    ref = next(t for t in operands if prod(t.shape) == max(prod(u.shape) for u in operands))
+    size = max(prod(t.shape) for t in operands)
+    ref = next(t for t in operands if prod(t.shape) == size and not t.contains_constant())
     blocks, view = add_blocked(graph, dtype, shape, name, mapping_of(graph, ref.flatten()))
     order = plain_order(tuple(blocks.shape))
     add_vertices(graph, expr, operands, blocks, order, cs, name)

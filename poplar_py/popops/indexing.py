@@ -140,8 +140,10 @@ def multi_slice(
     lo, size = grid_boxes((parts, blocks, count), (1, 1, plan.count))
     base = lo[:, 0] * plan.rows
     held = np.minimum(plan.rows, rows - base)
-    first = (lo[:, 1] * rows + base) * plan.cols
-    tile = place_near(graph, stored.flatten(), first)
+    if plan.count < count:
+        tile = spread_tiles(graph, len(lo))
+    else:
+        tile = place_near(graph, stored.flatten(), (lo[:, 1] * rows + base) * plan.cols)
     result = size[:, 2] * plan.cols
     out = graph.add_variable(
         table.dtype, (parts, blocks, count, plan.cols), name, mapping=interval_mapping(result, tile)

@@ -58,8 +58,10 @@ def blocked_operands(
 def _operand(graph: Graph, t: Tensor, shape: tuple[int, ...]) -> Tensor | None:
     rank = len(shape)
     view = t.reshape((*([1] * (rank - len(t.shape))), *t.shape))
-    if view.shape[1] == 1:
+    if view.shape[1] == 1 and view.shape != shape:
         n, _, *spatial = view.shape
+        if shape[1] == 1 and t.numel > 1:
+            return None
         return view.reshape((n, 1, *spatial, 1))
     if t.contains_constant():
         return _constant(graph, view)
