@@ -173,6 +173,7 @@ class _Builder:
         if isinstance(p, prg.CrossReplicaCopy):
             s = self.step("exchange_replicas", p, p.name)
             self.read(s, p.src)
+            self.read(s, p.dst)
             self.write(s, p.dst)
             return s
         if isinstance(p, prg.WriteUndef):

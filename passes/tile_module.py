@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from poplar_py.diagnostics import Location
+from poplar_py.diagnostics import ErrorList, Location
 from poplar_py.poplar.arrays import I8, Bools, Ints, first_of_each, sort_order
 from poplar_py.poplar.mapping import Atlas
 from poplar_py.poplar.program import Program
+from poplar_py.poplar.tile_print import print_tile_module
 from poplar_py.poplar.variable import Variable
+from poplar_py.poplar.verify import (
+    check_conflicts,
+    check_edges_inside,
+    used_compute_sets,
+    verify,
+)
 
 if TYPE_CHECKING:
     from poplar_py.poplar.graph import Graph
@@ -29,6 +38,35 @@ class TileModule:
     programs: list[Program]
     names: list[str] = field(default_factory=list[str])
     results: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def print_ir(
+        self,
+        inline_resources: bool = False,
+        resources: MutableMapping[str, NDArray[Any]] | None = None,
+    ) -> str:
+        """The ``.pir`` text; arrays named by hash go to ``resources``, or into the text."""
+        return print_tile_module(
+            self.graph,
+            self.programs,
+            self.names,
+            inline_resources=inline_resources,
+            resources=resources,
+        )
+
+    def verify(self) -> None:
+        """Check the graph and its programs; tile mappings only once map-tiles ran. Raises what
+        poplar.verify raises."""
+        if "map-tiles" in self.results:
+            verify(self.graph, self.programs)
+            return
+        errors = ErrorList()
+        for cs in used_compute_sets(self.programs):
+            with errors:
+                for group in cs.groups:
+                    for name, edges in group.edges.items():
+                        check_edges_inside(self.graph, group, name, edges)
+                check_conflicts(cs)
+        errors.raise_if_any()
 
 
 @dataclass(frozen=True)

@@ -73,17 +73,23 @@ class Pool(enum.IntEnum):
     STREAMS = 46  # int64[replicas, streams, 8]
     STREAM_BLOCK = 47  # bytes of one replica's streams
     CTX = 48  # the kernels' context, shared by all replicas
-    STATE = 49  # per-thread counters and call stack
+    STATE = 49  # per replica and thread of its team: STATE_HEAD bytes, counters, call stack
     STATE_BYTES = 50
     STACK = 51  # byte offset of the call stack in the state
     PROFILE = 52  # int64[steps] clock ticks per step of replica 0, or 0
+    YIELDS = 53  # replicas that wait for the others (32-bit)
+    MEETING = 54  # the host call they wait for
+    MEETS = 55  # 1: the program has ACROSS
 
 
 POOL_WORDS = 64
 TEAM_BYTES = 256
+STATE_HEAD = 64
+"""Bytes before the counters: where to go on (instruction, stack), and whether the replica is done."""
 STREAM_WORDS = 8
 STOP, ERROR, ERROR_ROW, ERROR_FIELD, ERROR_INDEX, ERROR_SIZE = range(6)
 """Words of the kernels' context."""
+MEMORY_BYTES, ERROR_LINE = 6, 7
 CTX_WORDS = 16
 ERROR_PROGRAM = 100
 """Error code of FAIL and ABORT_IF; the row word then holds the message id."""
@@ -91,6 +97,8 @@ ERROR_HOST = 101
 """A host function asked to stop."""
 ERROR_REMOTE = 102
 """A row number of a remote buffer out of range."""
+ERROR_MEETING = 103
+"""Replicas took different ways to a copy between them."""
 FUTEX_SLICE_NS = 5_000_000
 
 
@@ -215,7 +223,8 @@ stopped:
 """
 
 _RUN = """
-; the share of thread %tid: its team's replicas, one after the other
+; the share of thread %tid: its team's replicas, one after the other; where replicas meet, all of them
+; come to the meeting before any goes on
 define internal void @pp_run(ptr %pool, i64 %tid) {
 entry:
   %p0 = getelementptr i8, ptr %pool, i64 $TEAM_SIZE@
@@ -224,22 +233,104 @@ entry:
   %teams = load i64, ptr %p1
   %p2 = getelementptr i8, ptr %pool, i64 $REPLICAS@
   %reps = load i64, ptr %p2
+  %p3 = getelementptr i8, ptr %pool, i64 $STATE@
+  %states = load ptr, ptr %p3
+  %p4 = getelementptr i8, ptr %pool, i64 $STATE_BYTES@
+  %sbytes = load i64, ptr %p4
+  %p5 = getelementptr i8, ptr %pool, i64 $MEETS@
+  %meets = load i64, ptr %p5
+  %alone = icmp eq i64 %meets, 0
   %team = udiv i64 %tid, %size
   %rank = urem i64 %tid, %size
-  %idle = icmp uge i64 %team, %teams
-  br i1 %idle, label %end, label %loop
+  br label %round
+round:
+  br label %loop
 loop:
-  %r = phi i64 [ %team, %entry ], [ %r1, %again ]
+  %r = phi i64 [ %team, %round ], [ %r1, %again ]
   %more = icmp ult i64 %r, %reps
-  br i1 %more, label %body, label %end
+  br i1 %more, label %body, label %passed
 body:
-  %stop = call i1 @pp_interpret(ptr %pool, i64 %tid, i64 %team, i64 %rank, i64 %r)
-  br i1 %stop, label %end, label %again
+  %k0 = mul i64 %r, %size
+  %k1 = add i64 %k0, %rank
+  %so = mul i64 %k1, %sbytes
+  %state = getelementptr i8, ptr %states, i64 %so
+  %dp = getelementptr i8, ptr %state, i64 16
+  %done = load i64, ptr %dp
+  %isdone = icmp ne i64 %done, 0
+  br i1 %isdone, label %again, label %go
+go:
+  %how = call i32 @pp_interpret(ptr %pool, ptr %state, i64 %team, i64 %rank, i64 %r)
+  switch i32 %how, label %finished [ i32 1, label %end  i32 2, label %again ]
+finished:
+  store i64 1, ptr %dp
+  br label %again
 again:
   %r1 = add i64 %r, %teams
   br label %loop
+passed:
+  br i1 %alone, label %end, label %meet
+meet:
+  %stop = call i1 @pp_meet(ptr %pool, i64 %tid)
+  br i1 %stop, label %end, label %round
 end:
   ret void
+}
+
+; all threads: true when the program is over or stopped
+define internal i1 @pp_meet(ptr %pool, i64 %tid) {
+entry:
+  %p0 = getelementptr i8, ptr %pool, i64 $THREADS@
+  %n64 = load i64, ptr %p0
+  %n = trunc i64 %n64 to i32
+  %p1 = getelementptr i8, ptr %pool, i64 $TEAMS@
+  %teams = load i64, ptr %p1
+  %p2 = getelementptr i8, ptr %pool, i64 $TEAM_BLOCKS@
+  %blocks = load ptr, ptr %p2
+  %o = mul i64 %teams, $TEAM_BYTES
+  %block = getelementptr i8, ptr %blocks, i64 %o
+  %p3 = getelementptr i8, ptr %pool, i64 $SPIN@
+  %spin = load i64, ptr %p3
+  %p4 = getelementptr i8, ptr %pool, i64 $CTX@
+  %ctx = load ptr, ptr %p4
+  %p5 = getelementptr i8, ptr %pool, i64 $REPLICAS@
+  %reps64 = load i64, ptr %p5
+  %reps = trunc i64 %reps64 to i32
+  %yp = getelementptr i8, ptr %pool, i64 $YIELDS@
+  %s0 = call i1 @pp_barrier(ptr %block, i32 %n, i64 %spin, ptr %ctx)
+  br i1 %s0, label %over, label %look
+look:
+  %y = load atomic i32, ptr %yp seq_cst, align 4
+  %s1 = call i1 @pp_barrier(ptr %block, i32 %n, i64 %spin, ptr %ctx)
+  br i1 %s1, label %over, label %judge
+judge:
+  %none = icmp eq i32 %y, 0
+  br i1 %none, label %over, label %some
+some:
+  %main = icmp eq i64 %tid, 0
+  br i1 %main, label %act, label %wait
+act:
+  store atomic i32 0, ptr %yp seq_cst, align 4
+  %mp = getelementptr i8, ptr %pool, i64 $MEETING@
+  %id = load i64, ptr %mp
+  %all = icmp eq i32 %y, %reps
+  br i1 %all, label %move, label %apart
+apart:
+  call void @pp_fail(ptr %ctx, i64 103, i64 %id)
+  br label %wait
+move:
+  %cp = getelementptr i8, ptr %pool, i64 $CALLBACK@
+  %fn = load ptr, ptr %cp
+  %res = call i64 %fn(i64 3, i64 %id, i64 0)
+  %bad = icmp ne i64 %res, 0
+  br i1 %bad, label %failed, label %wait
+failed:
+  call void @pp_fail(ptr %ctx, i64 101, i64 %id)
+  br label %wait
+wait:
+  %s2 = call i1 @pp_barrier(ptr %block, i32 %n, i64 %spin, ptr %ctx)
+  ret i1 %s2
+over:
+  ret i1 true
 }
 """
 
@@ -376,12 +467,12 @@ end:
   ret i1 false
 }
 
-define internal i1 @pp_interpret(ptr %pool, i64 %tid, i64 %team, i64 %rank, i64 %replica) {
+; 0 = the program's end, 1 = stopped, 2 = waits for the other replicas
+define internal i32 @pp_interpret(ptr %pool, ptr %state, i64 %team, i64 %rank, i64 %replica) {
 entry:
   %q0 = getelementptr i8, ptr %pool, i64 $CODE@
   %code = load ptr, ptr %q0
-  %q1 = getelementptr i8, ptr %pool, i64 $ENTRY@
-  %start = load i64, ptr %q1
+  %start = load i64, ptr %state
   %q2 = getelementptr i8, ptr %pool, i64 $BASE@
   %base0 = load ptr, ptr %q2
   %q3 = getelementptr i8, ptr %pool, i64 $REPLICA_STRIDE@
@@ -400,15 +491,13 @@ entry:
   %q7 = getelementptr i8, ptr %pool, i64 $TEAM_SIZE@
   %size64 = load i64, ptr %q7
   %size = trunc i64 %size64 to i32
-  %q8 = getelementptr i8, ptr %pool, i64 $STATE@
-  %states = load ptr, ptr %q8
-  %q9 = getelementptr i8, ptr %pool, i64 $STATE_BYTES@
-  %sbytes = load i64, ptr %q9
-  %soff = mul i64 %sbytes, %tid
-  %counters = getelementptr i8, ptr %states, i64 %soff
+  %counters = getelementptr i8, ptr %state, i64 64
   %q10 = getelementptr i8, ptr %pool, i64 $STACK@
   %stackoff = load i64, ptr %q10
-  %stack0 = getelementptr i8, ptr %counters, i64 %stackoff
+  %stack = getelementptr i8, ptr %state, i64 %stackoff
+  %q9 = getelementptr i8, ptr %state, i64 8
+  %spoff = load i64, ptr %q9
+  %stack0 = getelementptr i8, ptr %stack, i64 %spoff
   %q11 = getelementptr i8, ptr %pool, i64 $COUNTS@
   %counts0 = load ptr, ptr %q11
   %q12 = getelementptr i8, ptr %pool, i64 $STEPS@
@@ -447,7 +536,7 @@ fetch:
     i64 5, label %set  i64 6, label %loop  i64 7, label %switch  i64 8, label %host
     i64 9, label %stream  i64 10, label %fail  i64 11, label %abortif  i64 12, label %vote
     i64 13, label %count  i64 14, label %sub  i64 15, label %return
-    i64 16, label %remote ]
+    i64 16, label %remote  i64 17, label %across ]
 call:
   %stop0 = load atomic i64, ptr %ctx monotonic, align 8
   %stopping = icmp ne i64 %stop0, 0
@@ -534,6 +623,24 @@ stream:
 stream1:
   %ss = call i1 @pp_stream(ptr %pool, ptr %base, i64 %a, i64 %b, i64 %replica)
   br i1 %ss, label %hostfail, label %step0
+across:
+  store i64 %pc1, ptr %state
+  %xs = ptrtoint ptr %sp to i64
+  %x0 = ptrtoint ptr %stack to i64
+  %xd = sub i64 %xs, %x0
+  store i64 %xd, ptr %q9
+  %xb = call i1 @pp_barrier(ptr %block, i32 %size, i64 %spin, ptr %ctx)
+  br i1 %xb, label %stopped, label %across1
+across1:
+  br i1 %leader, label %across2, label %away
+across2:
+  %xy = getelementptr i8, ptr %pool, i64 $YIELDS@
+  %xm = getelementptr i8, ptr %pool, i64 $MEETING@
+  store i64 %a, ptr %xm
+  %xo = atomicrmw add ptr %xy, i32 1 seq_cst, align 4
+  br label %away
+away:
+  ret i32 2
 remote:
   br i1 %leader, label %remote1, label %step0
 remote1:
@@ -617,9 +724,10 @@ lastcharge1:
   br label %finish
 finish:
   %fs = call i1 @pp_barrier(ptr %block, i32 %size, i64 %spin, ptr %ctx)
-  ret i1 %fs
+  %fr = zext i1 %fs to i32
+  ret i32 %fr
 stopped:
-  ret i1 true
+  ret i32 1
 }
 """
 
@@ -715,8 +823,35 @@ clear:
   %bs = getelementptr i8, ptr %b, i64 128
   store atomic i32 0, ptr %bs seq_cst, align 4
   %k1 = add i64 %k, 1
-  %more = icmp ult i64 %k1, %teams
-  br i1 %more, label %clear, label %start
+  %more = icmp ule i64 %k1, %teams
+  br i1 %more, label %clear, label %states
+states:
+  %t0 = getelementptr i8, ptr %pool, i64 $STATE@
+  %state0 = load ptr, ptr %t0
+  %t1 = getelementptr i8, ptr %pool, i64 $STATE_BYTES@
+  %sbytes = load i64, ptr %t1
+  %t2 = getelementptr i8, ptr %pool, i64 $REPLICAS@
+  %reps = load i64, ptr %t2
+  %t3 = getelementptr i8, ptr %pool, i64 $TEAM_SIZE@
+  %tsize = load i64, ptr %t3
+  %t4 = getelementptr i8, ptr %pool, i64 $ENTRY@
+  %pc = load i64, ptr %t4
+  %t5 = getelementptr i8, ptr %pool, i64 $YIELDS@
+  store atomic i32 0, ptr %t5 seq_cst, align 4
+  %count = mul i64 %reps, %tsize
+  br label %fresh
+fresh:
+  %m = phi i64 [ 0, %states ], [ %m1, %fresh ]
+  %mo = mul i64 %m, %sbytes
+  %state = getelementptr i8, ptr %state0, i64 %mo
+  store i64 %pc, ptr %state
+  %sp1 = getelementptr i8, ptr %state, i64 8
+  store i64 0, ptr %sp1
+  %sp2 = getelementptr i8, ptr %state, i64 16
+  store i64 0, ptr %sp2
+  %m1 = add i64 %m, 1
+  %mm = icmp ult i64 %m1, %count
+  br i1 %mm, label %fresh, label %start
 start:
   %alone = icmp sle i32 %workers, 0
   br i1 %alone, label %solo, label %many

@@ -431,7 +431,7 @@ class Emitter:
             s, host_step(self.graph.target, s.name, "replicas", s.loc, p.src, self.plan.places)
         )
         here = self._out("across replicas", "stage", p.src)
-        there = self.region("across replicas", "stage", p.dst.dtype, p.dst.numel)
+        there = self._out("across replicas", "stage", p.dst)  # kept where no replica sends
         self.code.barrier()
         self.host_calls.append(HostCall("replicas", s.name, [here], [there], dict(p.replica_map)))
         self.code.emit(Op.ACROSS, len(self.host_calls) - 1)

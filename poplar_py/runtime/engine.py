@@ -85,9 +85,9 @@ class TileEngine:
         exe, pool = self.executable, self._pool
         steps = max(1, len(exe.steps))
         self._counts = aligned(self.replicas * steps).reshape(self.replicas, steps)
-        stack = -(-max(1, exe.counters) * 8 // 64) * 64
+        stack = isa.STATE_HEAD + -(-max(1, exe.counters) * 8 // 64) * 64
         state = stack + -(-(exe.depth + 1) * 8 // 64) * 64
-        self._state = aligned(pool.threads * state // 8)
+        self._state = aligned(self.replicas * pool.team_size * state // 8)
         streams = max(1, len(exe.stream_ids))
         self._streams = aligned(self.replicas * streams * isa.STREAM_WORDS)
         self._streams = self._streams.reshape(self.replicas, streams, isa.STREAM_WORDS)
@@ -104,6 +104,7 @@ class TileEngine:
         pool.set(W.STATE_BYTES, state)
         pool.set(W.STACK, stack)
         pool.set(W.STREAMS, int(self._streams.ctypes.data))
+        pool.set(W.MEETS, int((self._loaded.code[:, 0] == isa.Op.ACROSS).any()))
         pool.set(W.STREAM_BLOCK, streams * isa.STREAM_WORDS * 8)
 
     def load(self) -> None:
@@ -144,6 +145,7 @@ class TileEngine:
             raise InputError(f"there is no program {name!r}", remedy=f"programs: {known}")
         pool = self._pool
         pool.ctx[: isa.CTX_WORDS] = 0
+        pool.ctx[isa.MEMORY_BYTES] = self.executable.arena_bytes
         self._reason = ""
         pool.block[W.ENTRY] = entry
         dog = watchdog()

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from poplar_py.codegen import program as isa
-from poplar_py.diagnostics import InternalError, InvalidProgram, RunTimeout, Stopped, TileException
+from poplar_py.diagnostics import (
+    InternalError,
+    InvalidProgram,
+    Location,
+    RunTimeout,
+    Stopped,
+    TileException,
+)
 
 if TYPE_CHECKING:
     from poplar_py.runtime.engine import TileEngine
@@ -32,6 +39,8 @@ def raise_for(engine: TileEngine) -> NoReturn:
         _raise_message(engine, int(ctx[isa.ERROR_ROW]))
     if code == isa.ERROR_REMOTE:
         raise InvalidProgram(f"row {int(ctx[isa.ERROR_ROW])} of a remote buffer is out of range")
+    if code == isa.ERROR_MEETING:
+        raise InvalidProgram("replicas took different ways to a copy between them")
     if code in _REASONS:
         _raise_tile(engine, code)
     if engine.stop_reason == "timeout":
@@ -68,9 +77,14 @@ def _raise_tile(engine: TileEngine, code: int) -> NoReturn:
     if 0 <= number < len(codelet.fields):
         detail["field"] = f"field {codelet.fields[number].name!r}"
     tile = int(table.tiles[found[1]]) if table.tiles is not None else -1
+    loc, where = table.location(found[1]), ""
+    line = int(ctx[isa.ERROR_LINE])
+    if line > 0 and codelet.ir.file:
+        where = f" (added at {loc.short})" if loc.known else ""
+        loc = Location(codelet.ir.file, line, 1)
     raise TileException(
-        f"{codelet.name}, vertex {found[1]} on tile {tile} in compute set {table.group!r}: "
+        f"{codelet.name}, vertex {found[1]} on tile {tile} in compute set {table.group!r}{where}: "
         + _REASONS[code].format(**detail),
-        table.location(found[1]),
+        loc,
         "check the codelet's indices against the sizes of what is connected",
     )

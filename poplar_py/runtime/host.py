@@ -16,7 +16,7 @@ from poplar_py.executable.executable import HostCall
 if TYPE_CHECKING:
     from poplar_py.runtime.engine import TileEngine
 
-HOST, STREAM_IN, STREAM_OUT = 0, 1, 2
+HOST, STREAM_IN, STREAM_OUT, MEETING = 0, 1, 2, 3
 
 
 class HostServices:
@@ -34,7 +34,9 @@ class HostServices:
     def call(self, kind: int, number: int, replica: int) -> int:
         """Called by native code; nonzero stops the run."""
         try:
-            if kind == HOST:
+            if kind == MEETING:
+                self._across(self.engine.executable.host_calls[number])
+            elif kind == HOST:
                 self._host(self.engine.executable.host_calls[number], replica)
             else:
                 self._stream(number, replica)
@@ -71,6 +73,16 @@ class HostServices:
             self._print(call, replica)
         else:
             self._cycles(call, replica)
+
+    def _across(self, call: HostCall) -> None:
+        """Copy between replicas: source replica r to replica map[r]; all of them wait meanwhile."""
+        source, target = self.engine.region(call.inputs[0]), self.engine.region(call.outputs[0])
+        for r, to in call.detail.items():
+            if r >= self.engine.replicas or to >= self.engine.replicas:
+                raise InputError(
+                    f"a copy from replica {r} to {to}, the engine has {self.engine.replicas}"
+                )
+            target[to] = source[r]
 
     def _function(self, call: HostCall, replica: int) -> None:
         found = self.functions.get(f"call:{call.name}")

@@ -69,7 +69,7 @@ class ThreadPool:
         self.threads = self.teams * self.team_size
         self.block = aligned(isa.POOL_WORDS)
         self.ctx = aligned(isa.CTX_WORDS)
-        self._teams = aligned(self.teams * isa.TEAM_BYTES // 8)
+        self._teams = aligned((self.teams + 1) * isa.TEAM_BYTES // 8)
         self._callback = CALLBACK(callback)
         address = jit.load({"pp_driver": isa.driver_text()})["pp_driver"]
         self._driver = _DRIVER(address)
