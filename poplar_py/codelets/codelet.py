@@ -5,10 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
+from typing import Any
+
+import numpy as np
 
 from poplar_py.codelets.codelet_ir import CodeletIR, Field
+from poplar_py.codelets.cycle_tables import TABLES
+from poplar_py.codelets.cycles import IssueModel
 from poplar_py.codelets.errors import CodeletError
 from poplar_py.codelets.instantiate import bind_parameters, instance_name, instantiate
 from poplar_py.codelets.rows import RowLayout, row_layout
@@ -22,6 +27,7 @@ from poplar_py.diagnostics import DuplicateName, UnknownName
 
 __all__ = ["Codelet", "CodeletLibrary", "get", "register_maker"]
 
+Array = np.ndarray[Any, Any]
 _MAKERS: dict[str, Callable[[str], Codelet]] = {}
 
 
@@ -63,11 +69,72 @@ class Codelet:
             raise UnknownName(f"{self.name} has no field {name!r}", remedy=f"fields: {names}")
         return found
 
+    @cached_property
+    def _model(self) -> IssueModel:
+        return IssueModel(self.ir)
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of machine code on a tile, shared by all its vertices there."""
+        return self._model.code_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of one vertex's state: pointers, sizes and scalars, in declaration order, aligned.
+
+        The lists of rank-2 fields come on top: see `state_bytes_of`.
+        """
+        return _state_bytes(self.fields)
+
+    def state_bytes_of(self, sizes: dict[str, Array]) -> Array:
+        """`state_bytes` plus the pointer lists of rank-2 fields, per vertex."""
+        total: Any = self.state_bytes
+        for f in self.fields:
+            if f.rank == 2:
+                total = total + np.asarray(sizes[f.name]) * LAYOUT_BYTES[f.inner_layout]
+        return np.asarray(total, np.int64)
+
+    def cycles(self, sizes: dict[str, Array], state: dict[str, Array]) -> Array:
+        """Cycles per vertex, int64[n]: worker cycles, or tile cycles of a MultiVertex.
+
+        sizes[f]: elements of a rank-1 field, sub-edges of a rank-2 field, whose total of elements is
+        sizes[f + "[]"]; state: the values of state scalars. A published or registered figure of
+        `cycle_tables` goes before the issue model.
+        """
+        table = TABLES.get(self.name.partition("<")[0])
+        if table is not None:
+            return np.asarray(table(self, sizes, state), np.int64)
+        return self._model.cycles(sizes, state)
+
     def row_layout(self, wide: bool = False) -> RowLayout:
         return row_layout(self.fields, wide)
 
     def __repr__(self) -> str:
         return f"<Codelet {self.name}>"
+
+
+LAYOUT_BYTES = {
+    "span": 8,
+    "short_span": 4,
+    "one_ptr": 4,
+    "scaled_ptr32": 2,
+    "scaled_ptr64": 2,
+    "scaled_ptr128": 2,
+    "compact_ptr": 4,
+}
+
+
+def _state_bytes(fields: tuple[Field, ...]) -> int:
+    total, worst = 0, 4
+    for f in fields:
+        if f.kind == "state" and f.rank == 0:
+            size = align = f.dtype.size
+        else:
+            size = 4 if f.rank == 0 else LAYOUT_BYTES[f.layout]
+            align = min(size, 4)
+        total = -(-total // align) * align + size
+        worst = max(worst, align)
+    return -(-total // worst) * worst
 
 
 class CodeletLibrary:

@@ -1,0 +1,33 @@
+"""Cycle figures that replace the issue model, by codelet name.
+
+`TABLES` maps the name before `<` to a function of (codelet, sizes, state) that gives cycles per
+vertex: worker cycles of a Vertex, tile cycles of a MultiVertex. Libraries register theirs beside the
+codelets with `@cycles_of("popops::Fill")`, quoting the source of each figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from poplar_py.codelets.codelet import Codelet
+
+__all__ = ["TABLES", "CycleFunction", "cycles_of"]
+
+Array = np.ndarray[Any, Any]
+CycleFunction = Callable[["Codelet", dict[str, Array], dict[str, Array]], Array]
+TABLES: dict[str, CycleFunction] = {}
+
+
+def cycles_of(*names: str) -> Callable[[CycleFunction], CycleFunction]:
+    """Register a cycle function for codelets of these names (without template arguments)."""
+
+    def register(function: CycleFunction) -> CycleFunction:
+        for name in names:
+            TABLES[name] = function
+        return function
+
+    return register
