@@ -20,7 +20,7 @@ from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.mapping import Mapping
 from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
-from poplar_py.poputil.layout import fresh
+from poplar_py.poputil.layout import compact, fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
 from poplar_py.types import i32
 
@@ -59,12 +59,9 @@ class GatherPlan:
 def plan_gather(rows: int, width: int, count: int, tiles: int) -> GatherPlan:
     """How to look `count` rows of a table [rows, width] up."""
     rows, width, count = max(rows, 1), max(width, 1), max(count, 1)
-    limit = max(1, PART // min(rows, PART))
-    if width > 16:
-        limit = min(limit, max(16, -(-width // tiles)))
-    cols = divisor_at_most(width, limit)
-    part = min(rows, PART // cols)
-    share = max(min(count, max(64, part)), -(-count * (width // cols) // (6 * tiles)))
+    cols = divisor_at_most(width, min(max(16, PART // rows), max(16, -(-width // tiles))))
+    part = min(rows, max(1, PART // cols))
+    share = max(64, part // 16, -(-count * (width // cols) // (6 * tiles)))
     share = max(1, min(share, PART // cols, count))
     return GatherPlan(cols, part, share)
 
@@ -135,6 +132,7 @@ def multi_slice(
     count = indices.numel
     plan = plan_gather(rows, width, count, graph.num_tiles)
     blocks = width // plan.cols
+    table = compact(graph, table, prog, f"{name}/table")
     stored = table.reshape((rows, blocks, plan.cols)).dim_shuffle((1, 0, 2))
     parts = -(-rows // plan.rows)
     lo, size = grid_boxes((parts, blocks, count), (1, 1, plan.count))
@@ -220,9 +218,7 @@ class _Table:
 def _writable(graph: Graph, x: Tensor, count: int, prog: program.Sequence, name: str) -> _Table:
     """Copies x [rows, width] into parts that fit a tile; `count` update rows must fit beside."""
     rows, width = x.shape
-    limit = max(1, PART // max(1, min(count, PART)))
-    if width > 16:
-        limit = min(limit, max(16, -(-width // graph.num_tiles)))
+    limit = min(max(1, PART // max(1, count)), max(16, -(-width // graph.num_tiles)))
     cols = divisor_at_most(width, limit)
     part = min(rows, max(1, PART // cols), max(64, -(-rows * (width // cols) // graph.num_tiles)))
     lo, size = grid_boxes((width // cols, rows), (1, part))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from poplar_py.poplar import program
 from poplar_py.poplar.mapping import Mapping, linear
 from poplar_py.poplar.views import Affine
 
@@ -26,6 +27,7 @@ __all__ = [
     "broadcast_mask",
     "broadcast_to",
     "clone_layout",
+    "compact",
     "fresh",
     "mapping_of",
     "memory_order",
@@ -141,3 +143,20 @@ def fresh(graph: Graph, dtype: DType, shape: Shape, name: str) -> Tensor:
     least = max(8, 128 // dtype.size)
     mapping = linear(prod(shape), graph.num_tiles, grain=8, least=least)
     return graph.add_variable(dtype, tuple(shape), name, mapping=mapping)
+
+
+SHORT_RUN = 8
+"""Elements; a tensor of shorter runs on average is copied before few tiles read all of it."""
+
+
+def compact(graph: Graph, t: Tensor, prog: program.Sequence, name: str) -> Tensor:
+    """`t`, or a row-major copy over all tiles when it lies in very short runs.
+
+    A tile that gathers a large tensor element by element needs an exchange instruction for each;
+    the copy shares them among all tiles.
+    """
+    if t.numel < 512 or len(t.runs()[0]) * SHORT_RUN < t.numel:
+        return t
+    out = fresh(graph, t.dtype, tuple(t.shape), name)
+    prog.add(program.Copy(t, out))
+    return out
