@@ -19,11 +19,12 @@ T = TypeVar("T")
 class TileLevel(Protocol):
     """What the manager needs of a tile-level module.
 
-    It may also have `text_resources() -> Mapping[str, ndarray]`: the arrays that its text names by
-    hash, saved beside dumps.
+    `print_ir` enters arrays that its text names by hash into `resources`, or prints them inline.
     """
 
-    def print_ir(self) -> str: ...
+    def print_ir(
+        self, inline_resources: bool = False, resources: dict[str, Any] | None = None
+    ) -> str: ...
     def verify(self) -> None: ...
 
 

@@ -6,7 +6,6 @@ import difflib
 import hashlib
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,7 @@ def module_text(
     """The `.pir` text of a module of either level; arrays named by hash go to `resources`."""
     if isinstance(module, ir.Module):
         return ir.print_module(module, inline_resources=inline_resources, resources=resources)
-    text = module.print_ir()
-    found: Mapping[str, Any] = getattr(module, "text_resources", dict[str, Any])()
-    if resources is not None:
-        resources.update(found)
-    return text
+    return module.print_ir(inline_resources=inline_resources, resources=resources)
 
 
 def verify_module(module: AnyModule) -> None:
@@ -176,7 +171,7 @@ class PassManager:
                 f"cannot make the dump folder {folder}: {error.strerror or error}",
                 remedy="choose a folder that can be written to",
             ) from None
-        if not (inline and isinstance(module, ir.Module)):
+        if not inline:
             save_resources(folder / "resources", found)
         write_atomically(folder / f"{self._number:02d}-{name}.pir", text)
         self._number += 1

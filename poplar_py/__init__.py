@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from poplar_py.api import Engine, Executable, compile, load
     from poplar_py.diagnostics import PoplarPyError
+    from poplar_py.frontends.source import LoadedModel
 
-__all__ = ["Engine", "Executable", "PoplarPyError", "compile", "load"]
+__all__ = ["Engine", "Executable", "LoadedModel", "PoplarPyError", "compile", "load"]
 
 _HOMES = {
     "Engine": "poplar_py.api",
     "Executable": "poplar_py.api",
+    "LoadedModel": "poplar_py.frontends.source",
     "PoplarPyError": "poplar_py.diagnostics",
     "compile": "poplar_py.api",
     "load": "poplar_py.api",

@@ -14,6 +14,8 @@ from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import Array
 from poplar_py.ir.resources import read_resource, save_resources
 from poplar_py.passes import module_text, parse_pipeline, verify_module
+from poplar_py.passes.tile_module import TileModule
+from poplar_py.poplar.tile_parse import is_tile_text, parse_tile_module
 from poplar_py.types import TensorType
 
 __all__ = ["Optimised", "optimise"]
@@ -33,7 +35,7 @@ class Optimised:
         """Writes the text, and its large arrays into `resources/` beside it unless inline."""
         found: dict[str, Array] = {}
         text = module_text(self.module, inline_resources=inline_resources, resources=found)
-        if found and not (inline_resources and isinstance(self.module, ir.Module)):
+        if found and not inline_resources:
             save_resources(Path(path).parent / "resources", found)
         files.write_text(path, text)
 
@@ -61,4 +63,7 @@ def read_pir(path: str) -> Any:
     def lookup(key: str, type: TensorType) -> Array:
         return read_resource(folder, key, type)
 
+    if is_tile_text(text):
+        parsed = parse_tile_module(text, name, lookup)
+        return TileModule(parsed.graph, parsed.programs, parsed.names)
     return ir.parse_module(text, name, resources=lookup)
