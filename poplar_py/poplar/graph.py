@@ -148,13 +148,13 @@ class Graph:
             if mapping != "linear":
                 fail(InvalidTileMapping, f"unknown mapping {mapping!r}", "it is 'linear'")
             grain = max(1, 8 // var.dtype.size)
-            self._place(var, linear(var.size, self.num_tiles, grain))
+            self.place_variable(var, linear(var.size, self.num_tiles, grain))
         elif isinstance(mapping, Mapping):
-            self._place(var, mapping)
+            self.place_variable(var, mapping)
         else:
             self.set_tile_mapping(tensor, mapping)  # type: ignore[arg-type]
 
-    def _place(self, var: Variable, mapping: Mapping) -> None:
+    def place_variable(self, var: Variable, mapping: Mapping) -> None:
         """Give a variable a mapping whose bounds start at 0."""
         bounds, tile = mapping.bounds, mapping.tile
         if len(bounds) != len(tile) + 1 or bounds[0] != 0 or bounds[-1] != var.size:

@@ -74,8 +74,8 @@ def _join_pods(graph: nx.Graph[Hashable], system: System, num_ipus: int) -> None
 class Routes:
     """Shortest routes between all pairs of IPUs.
 
-    ``hops`` int64[n, n]; ``uses`` float64[n * n, directed links]: 1 where the pair's route takes the
-    link; ``rate`` float64[directed links] in bytes per second; ``ends`` names the links.
+    ``hops`` int64[n, n]; ``uses`` float64[n * n, directed links]: 1 where the pair's route takes
+    the link; ``rate`` float64[directed links] in bytes per second; ``ends`` names the links.
     """
 
     hops: npt.NDArray[np.int64]

@@ -167,7 +167,7 @@ def test_unmapped() -> None:
     g.set_tile_mapping(x.slice(0, 7), 3)
     with pytest.raises(errors.InvalidTileMapping, match="element 7 of variable 'x'"):
         verify(g, [Execute(cs)])
-    with pytest.raises(errors.InvalidTileMapping, match="element 7 .* copy"):
+    with pytest.raises(errors.InvalidTileMapping, match=r"element 7 .* copy"):
         verify(g, [Copy(x, y)])
     g.set_tile_mapping(x.slice(7, 16), 3)
     verify(g, [Execute(cs)])
@@ -219,7 +219,7 @@ def test_connections() -> None:
         g.add_vertex(cs, "Mov")
     cs = g.add_compute_set()
     v = g.add_vertex(cs, "Move", {"x": flat})
-    with pytest.raises(errors.GraphConnectionError, match="'y' of vertex 0 .* not connected"):
+    with pytest.raises(errors.GraphConnectionError, match=r"'y' of vertex 0 .* not connected"):
         verify(g, [Execute(cs)])
     g.connect(v["y"], flat.slice(0, 4))
     g.connect(v["y"], flat.slice(4, 8))
