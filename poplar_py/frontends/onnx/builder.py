@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,7 +83,7 @@ class Builder:
         return val.value
 
     @contextmanager
-    def region(self) -> Iterator[list[Op]]:
+    def region(self) -> Generator[list[Op]]:
         """Collect ops into a new block."""
         outer, self.block = self.block, []
         try:
@@ -166,7 +166,7 @@ class Builder:
             return None
         if not issubclass(cls, _VIEWS):
             source = sum(v.numel for v in flat)
-            if size > _FOLD_PURE and size > source or self._folded + size > _FOLD_TOTAL:
+            if (size > _FOLD_PURE and size > source) or self._folded + size > _FOLD_TOTAL:
                 return None
             if issubclass(cls, (nn.Conv, nn.ConvTranspose)) and size > _FOLD_BOUND:
                 return None

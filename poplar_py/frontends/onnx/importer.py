@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
-import onnx.defs
-from onnx import AttributeProto, TensorProto
 
 from poplar_py.diagnostics import (
     DuplicateName,
@@ -19,6 +16,7 @@ from poplar_py.diagnostics import (
     UnknownName,
     UnsupportedOp,
 )
+from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, Result
 from poplar_py.frontends.onnx.proto import TAGS, ProtoReader
@@ -30,22 +28,22 @@ _MAX_DEPTH = 48
 _MAX_NODES = 200_000
 
 FunctionKey = tuple[str, str, str]
-Attributes = Mapping[str, AttributeProto]
+Attributes = Mapping[str, protos.AttributeProto]
 
 
 class Importer:
     """State of one import: the builder, the opsets, the model's own functions."""
 
-    def __init__(self, model: onnx.ModelProto, reader: ProtoReader) -> None:
+    def __init__(self, model: protos.ModelProto, reader: ProtoReader) -> None:
         self.builder = Builder()
         self.reader = reader
         self.file = reader.file
         self.opsets = {_domain(o.domain): int(o.version) for o in model.opset_import}
-        self.functions: dict[FunctionKey, onnx.FunctionProto] = {
+        self.functions: dict[FunctionKey, protos.FunctionProto] = {
             (_domain(f.domain), f.name, f.overload): f for f in model.functions
         }
         self.budget = _MAX_NODES
-        self.tensors: dict[int, tuple[TensorProto, Val | Strings]] = {}
+        self.tensors: dict[int, tuple[protos.TensorProto, Val | Strings]] = {}
 
 
 def _domain(domain: str) -> str:
@@ -94,9 +92,9 @@ class Scope:
             raise DuplicateName(f"the name {name!r} is given twice", loc)
         self.names[name] = value
 
-    def known_tensor(self, proto: TensorProto, loc: Location) -> Val | Strings:
-        """A TensorProto as a known value."""
-        if proto.data_type == TensorProto.STRING:
+    def known_tensor(self, proto: protos.TensorProto, loc: Location) -> Val | Strings:
+        """A protos.TensorProto as a known value."""
+        if proto.data_type == protos.TensorProto.STRING:
             texts = [s.decode("utf-8", "replace") for s in proto.string_data]
             return Strings(np.asarray(texts, dtype=object).reshape(tuple(proto.dims)))
         array, tag = self.importer.reader.array(proto, loc)
@@ -106,7 +104,7 @@ class Scope:
 
     # graphs
 
-    def add_initializers(self, graph: onnx.GraphProto) -> None:
+    def add_initializers(self, graph: protos.GraphProto) -> None:
         file = self.importer.file
         for proto in graph.initializer:
             loc = Location(file, 0, 0, proto.name, -1, "")
@@ -117,9 +115,9 @@ class Scope:
             self.define(proto.name, known, loc)
         for sparse in graph.sparse_initializer:
             loc = Location(file, 0, 0, sparse.values.name, -1, "")
-            self.define(sparse.values.name, self._dense(sparse, loc), loc)
+            self.define(sparse.values.name, self.dense(sparse, loc), loc)
 
-    def _dense(self, sparse: onnx.SparseTensorProto, loc: Location) -> Val:
+    def dense(self, sparse: protos.SparseTensorProto, loc: Location) -> Val:
         values, tag = self.importer.reader.array(sparse.values, loc)
         indices, _ = self.importer.reader.array(sparse.indices, loc)
         shape = tuple(int(d) for d in sparse.dims)
@@ -136,7 +134,7 @@ class Scope:
         dense[indices] = values
         return self.builder.const(dense.reshape(shape), name=sparse.values.name)
 
-    def run(self, nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> None:
+    def run(self, nodes: Sequence[protos.NodeProto], outputs: Iterable[str]) -> None:
         """Import the nodes that `outputs` need, in order of definition."""
         for index in _order(nodes, set(outputs), self):
             self._run_node(nodes[index], index)
@@ -152,7 +150,7 @@ class Scope:
             out.append(found)
         return out
 
-    def import_subgraph(self, graph: onnx.GraphProto, args: Sequence[Any_]) -> list[Any_]:
+    def import_subgraph(self, graph: protos.GraphProto, args: Sequence[Any_]) -> list[Any_]:
         """Outputs of a body graph for given inputs, imported into the current block."""
         inner = self.child()
         loc = self.builder.loc
@@ -168,7 +166,7 @@ class Scope:
 
     # nodes
 
-    def _run_node(self, proto: onnx.NodeProto, index: int) -> None:
+    def _run_node(self, proto: protos.NodeProto, index: int) -> None:
         importer = self.importer
         importer.budget -= 1
         output = proto.output[0] if proto.output else ""
@@ -181,7 +179,7 @@ class Scope:
         except PoplarPyError as error:
             if proto.op_type not in error.message:
                 error.message = f"{proto.op_type}: {error.message}"
-            raise error.at(loc)
+            raise error.at(loc) from None
         except RecursionError:
             raise NestingTooDeep("graphs are nested too deeply", loc) from None
         except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
@@ -196,7 +194,7 @@ class Scope:
                 value.value.name = name
         self.builder.loc = loc
 
-    def _dispatch(self, proto: onnx.NodeProto, loc: Location) -> Sequence[Any_]:
+    def _dispatch(self, proto: protos.NodeProto, loc: Location) -> Sequence[Any_]:
         domain = _domain(proto.domain)
         inputs = [self._operand(name, loc) if name else None for name in proto.input]
         function = self.importer.functions.get((domain, proto.op_type, proto.overload))
@@ -234,8 +232,10 @@ class Scope:
             raise UnknownName(f"input {name!r} is computed by no node before", loc)
         return found
 
-    def _attributes(self, proto: onnx.NodeProto, loc: Location) -> dict[str, AttributeProto]:
-        out: dict[str, AttributeProto] = {}
+    def _attributes(
+        self, proto: protos.NodeProto, loc: Location
+    ) -> dict[str, protos.AttributeProto]:
+        out: dict[str, protos.AttributeProto] = {}
         for attribute in proto.attribute:
             if attribute.ref_attr_name:
                 given = self.attributes.get(attribute.ref_attr_name)
@@ -251,7 +251,7 @@ class Scope:
 
     def _inline(
         self,
-        function: onnx.FunctionProto,
+        function: protos.FunctionProto,
         inputs: Sequence[Any_ | None],
         attributes: Attributes,
         loc: Location,
@@ -271,16 +271,16 @@ class Scope:
         found = dict(zip(wanted, inner.outputs(wanted, "function output"), strict=True))
         return [found.get(name, ABSENT) for name in function.output]
 
-    def _schema_function(self, proto: onnx.NodeProto, node: Node) -> onnx.FunctionProto | None:
+    def _schema_function(self, proto: protos.NodeProto, node: Node) -> protos.FunctionProto | None:
         try:
-            schema = onnx.defs.get_schema(proto.op_type, node.version, node.domain)
-        except onnx.defs.SchemaError:
+            schema = protos.defs.get_schema(proto.op_type, node.version, node.domain)
+        except protos.defs.SchemaError:
             return None
         if schema.has_function:
             versions = [v for v in schema.function_opset_versions if v <= node.version]
             if versions:
                 data = schema.get_function_with_opset_version(max(versions))
-                return onnx.FunctionProto.FromString(data)
+                return protos.FunctionProto.FromString(data)
         if schema.has_context_dependent_function:
             return _context_function(schema, proto, node)
         return None
@@ -289,22 +289,24 @@ class Scope:
 def _with_defaults(node: Node, attributes: Attributes) -> Attributes:
     """Attributes of a standard op, those left out by their defaults."""
     try:
-        schema = onnx.defs.get_schema(node.op_type, node.version, node.domain)
-    except onnx.defs.SchemaError:
+        schema = protos.defs.get_schema(node.op_type, node.version, node.domain)
+    except protos.defs.SchemaError:
         return attributes
     defaults = {
         name: spec.default_value
         for name, spec in schema.attributes.items()
-        if spec.default_value.type != AttributeProto.UNDEFINED
+        if spec.default_value.type != protos.AttributeProto.UNDEFINED
     }
     return {**defaults, **attributes}
 
 
-def _context_function(schema: Any, proto: onnx.NodeProto, node: Node) -> onnx.FunctionProto | None:
+def _context_function(
+    schema: Any, proto: protos.NodeProto, node: Node
+) -> protos.FunctionProto | None:
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.version]
     if not versions:
         return None
-    resolved = onnx.NodeProto()
+    resolved = protos.NodeProto()
     resolved.CopyFrom(proto)
     del resolved.attribute[:]
     for name, attribute in node.attributes.items():
@@ -315,22 +317,22 @@ def _context_function(schema: Any, proto: onnx.NodeProto, node: Node) -> onnx.Fu
     data = schema.get_context_dependent_function_with_opset_version(
         max(versions), resolved.SerializeToString(), types
     )
-    return onnx.FunctionProto.FromString(data) if data else None
+    return protos.FunctionProto.FromString(data) if data else None
 
 
 def _type_proto(value: Any_ | None) -> bytes:
     if not isinstance(value, Val):
-        return onnx.TypeProto().SerializeToString()
+        return protos.TypeProto().SerializeToString()
     numpy = TAGS[value.tag] if value.tag else value.dtype.numpy
-    code = onnx.helper.np_dtype_to_tensor_dtype(numpy)
-    return onnx.helper.make_tensor_type_proto(code, value.shape).SerializeToString()
+    code = protos.helper.np_dtype_to_tensor_dtype(numpy)
+    return protos.helper.make_tensor_type_proto(code, value.shape).SerializeToString()
 
 
 def _listed(result: Result) -> Sequence[Any_]:
     return [result] if isinstance(result, Val | Seq | Strings | Absent) else result
 
 
-def _order(nodes: Sequence[onnx.NodeProto], wanted: set[str], scope: Scope) -> list[int]:
+def _order(nodes: Sequence[protos.NodeProto], wanted: set[str], scope: Scope) -> list[int]:
     """Nodes the wanted names need, definitions before uses. Raises InputError on a cycle."""
     producer: dict[str, int] = {}
     for i, node in enumerate(nodes):
@@ -368,21 +370,21 @@ def _order(nodes: Sequence[onnx.NodeProto], wanted: set[str], scope: Scope) -> l
 
 
 def _sorted_enough(
-    nodes: Sequence[onnx.NodeProto], order: list[int], producer: dict[str, int]
+    nodes: Sequence[protos.NodeProto], order: list[int], producer: dict[str, int]
 ) -> bool:
     return all(producer.get(name, -1) < i for i in order for name in _reads(nodes[i]))
 
 
-def _reads(node: onnx.NodeProto) -> list[str]:
+def _reads(node: protos.NodeProto) -> list[str]:
     """Names a node reads, those of its subgraphs included."""
     names = [n for n in node.input if n]
     for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
+        if attribute.type == protos.AttributeProto.GRAPH:
             names.extend(_captured(attribute.g, 0))
     return names
 
 
-def _captured(graph: onnx.GraphProto, depth: int) -> set[str]:
+def _captured(graph: protos.GraphProto, depth: int) -> set[str]:
     if depth > _MAX_DEPTH:
         raise NestingTooDeep(f"graphs are nested deeper than {_MAX_DEPTH}")
     used: set[str] = {o.name for o in graph.output}
@@ -391,6 +393,6 @@ def _captured(graph: onnx.GraphProto, depth: int) -> set[str]:
         used.update(n for n in node.input if n)
         own.update(node.output)
         for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
+            if attribute.type == protos.AttributeProto.GRAPH:
                 used |= _captured(attribute.g, depth + 1)
     return used - own

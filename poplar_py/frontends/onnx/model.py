@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 from poplar_py.diagnostics import (
     FileError,
@@ -20,6 +19,7 @@ from poplar_py.diagnostics import (
     UnsupportedOp,
     VerifyError,
 )
+from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx import rules as _rules
 from poplar_py.frontends.onnx.builder import MAX_NUMEL
 from poplar_py.frontends.onnx.importer import Importer, Scope
@@ -59,7 +59,7 @@ class Specialised:
 
     module: Module
     consts: tuple[str, ...]
-    feeds: dict[str, Array] = field(default_factory=dict)
+    feeds: dict[str, Array] = field(default_factory=dict[str, Array])
 
 
 @dataclass
@@ -70,7 +70,7 @@ class OnnxModel:
     `consts`; `specialise_for` finds out which they are.
     """
 
-    proto: onnx.ModelProto
+    proto: protos.ModelProto
     file: str
     folder: Path | None
     inputs: tuple[InputSpec, ...]
@@ -222,15 +222,9 @@ class OnnxModel:
     def _bind_shape(self, spec: InputSpec, shape: Any, bound: dict[str, int]) -> Any:
         if shape is None:
             return None
-        if spec.kind == "sequence" or (
-            shape
-            and isinstance(shape, list)
-            and isinstance(
-                shape[0],
-                tuple,  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            )
-        ):
-            return [spec.type.with_shape(tuple(int(d) for d in s)) for s in shape]
+        if spec.kind == "sequence" or _is_nested(shape):
+            rows: list[Any] = list(shape)
+            return [spec.type.with_shape(tuple(int(d) for d in row)) for row in rows]
         sizes = tuple(int(d) for d in shape)
         loc = Location(self.file, 0, 0)
         if min((*sizes, 0)) < 0:
@@ -276,8 +270,8 @@ class OnnxModel:
         return Module(self.name, [graph], metadata=metadata)
 
 
-def open_onnx(source: str | Path | onnx.ModelProto | bytes) -> OnnxModel:
-    """Parse and check a model. Raises FileError, InputError, TypeMismatch... located at the file."""
+def open_onnx(source: str | Path | protos.ModelProto | bytes) -> OnnxModel:
+    """Parse and check a model. Raises FileError, InputError, ... located at the file."""
     folder: Path | None = None
     if isinstance(source, str | Path):
         path = Path(source)
@@ -304,7 +298,7 @@ def open_onnx(source: str | Path | onnx.ModelProto | bytes) -> OnnxModel:
 
 
 def load_onnx(
-    source: str | Path | onnx.ModelProto | bytes,
+    source: str | Path | protos.ModelProto | bytes,
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Any] | None = None,
@@ -314,8 +308,8 @@ def load_onnx(
     return open_onnx(source).specialise(dims=dims, shapes=shapes, consts=consts)
 
 
-def _check_opsets(proto: onnx.ModelProto, loc: Location) -> None:
-    newest = onnx.defs.onnx_opset_version()
+def _check_opsets(proto: protos.ModelProto, loc: Location) -> None:
+    newest = protos.defs.onnx_opset_version()
     for opset in proto.opset_import:
         if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
             raise UnsupportedOp(
@@ -325,7 +319,7 @@ def _check_opsets(proto: onnx.ModelProto, loc: Location) -> None:
         raise FileError("the model imports no opset", loc)
 
 
-def _input_spec(info: onnx.ValueInfoProto, file: str) -> InputSpec:
+def _input_spec(info: protos.ValueInfoProto, file: str) -> InputSpec:
     loc = Location(file, 0, 0, info.name, -1, "")
     kind, proto = "tensor", info.type
     if proto.HasField("optional_type"):
@@ -453,6 +447,11 @@ def _stored(feed: Any, spec: InputSpec) -> Array:
             found = str(array.dtype)
         raise InputError(f"input {spec.name!r} is {spec.type}, not of type {found}")
     return array
+
+
+def _is_nested(shape: Any) -> bool:
+    """Whether this is a list of shapes."""
+    return bool(shape) and isinstance(shape, list) and isinstance(shape[0], tuple | list)
 
 
 def _may_bind(feed: Array | None) -> bool:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import onnx
-from onnx import AttributeProto
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import InputError, Location
+from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.values import Absent, Any_, Array, Seq, Strings, Val
 from poplar_py.types import DType
@@ -48,9 +46,8 @@ class Node:
     loc: Location
     inputs: list[Any_ | None]
     outputs: list[str]
-    attributes: dict[str, AttributeProto]
+    attributes: dict[str, protos.AttributeProto]
     scope: Scope
-    _tensors: dict[str, Array] = field(default_factory=dict)
 
     # operands
 
@@ -97,35 +94,35 @@ class Node:
 
     # attributes
 
-    def _attr(self, name: str, kind: int) -> AttributeProto | None:
+    def _attr(self, name: str, kind: int) -> protos.AttributeProto | None:
         found = self.attributes.get(name)
-        if found is not None and found.type not in (kind, AttributeProto.UNDEFINED):
-            want = AttributeProto.AttributeType.Name(kind).lower()  # type: ignore[arg-type]
+        if found is not None and found.type not in (kind, protos.AttributeProto.UNDEFINED):
+            want = protos.AttributeProto.AttributeType.Name(kind).lower()  # type: ignore[arg-type]
             raise InputError(f"{self.op_type}: attribute {name} is not of kind {want}", self.loc)
         return found
 
     def int(self, name: str, default: int = 0) -> int:
-        found = self._attr(name, AttributeProto.INT)
+        found = self._attr(name, protos.AttributeProto.INT)
         return default if found is None else int(found.i)
 
     def float(self, name: str, default: float = 0.0) -> float:
-        found = self._attr(name, AttributeProto.FLOAT)
+        found = self._attr(name, protos.AttributeProto.FLOAT)
         return default if found is None else float(found.f)
 
     def str(self, name: str, default: str = "") -> str:
-        found = self._attr(name, AttributeProto.STRING)
+        found = self._attr(name, protos.AttributeProto.STRING)
         return default if found is None else found.s.decode("utf-8", "replace")
 
     def ints(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
-        found = self._attr(name, AttributeProto.INTS)
+        found = self._attr(name, protos.AttributeProto.INTS)
         return tuple(default) if found is None else tuple(int(v) for v in found.ints)
 
     def floats(self, name: str, default: Sequence[float] = ()) -> tuple[float, ...]:
-        found = self._attr(name, AttributeProto.FLOATS)
+        found = self._attr(name, protos.AttributeProto.FLOATS)
         return tuple(default) if found is None else tuple(float(v) for v in found.floats)
 
     def strs(self, name: str, default: Sequence[str] = ()) -> tuple[str, ...]:
-        found = self._attr(name, AttributeProto.STRINGS)
+        found = self._attr(name, protos.AttributeProto.STRINGS)
         if found is None:
             return tuple(default)
         return tuple(s.decode("utf-8", "replace") for s in found.strings)
@@ -134,15 +131,15 @@ class Node:
         """Whether an attribute is given."""
         return name in self.attributes
 
-    def graph(self, name: str) -> onnx.GraphProto:
-        found = self._attr(name, AttributeProto.GRAPH)
+    def graph(self, name: str) -> protos.GraphProto:
+        found = self._attr(name, protos.AttributeProto.GRAPH)
         if found is None:
             raise InputError(f"{self.op_type}: attribute {name} is missing", self.loc)
         return found.g
 
     def tensor(self, name: str) -> Val | Strings | None:
         """A tensor attribute as a known value."""
-        found = self._attr(name, AttributeProto.TENSOR)
+        found = self._attr(name, protos.AttributeProto.TENSOR)
         return None if found is None else self.scope.known_tensor(found.t, self.loc)
 
     def dtype(self, name: str, default: int) -> tuple[DType, str]:

@@ -9,29 +9,28 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnx
-from onnx import TensorProto
 
 from poplar_py.diagnostics import FileError, Location, ShapeError, TypeMismatch
+from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.values import Array
 from poplar_py.types import DTYPES, DType
 
 __all__ = ["STORAGE", "TAGS", "ProtoReader", "element_type", "read_model"]
 
 _PLAIN: dict[int, str] = {
-    TensorProto.FLOAT: "f32",
-    TensorProto.FLOAT16: "f16",
-    TensorProto.DOUBLE: "f64",
-    TensorProto.BFLOAT16: "bf16",
-    TensorProto.INT8: "i8",
-    TensorProto.INT16: "i16",
-    TensorProto.INT32: "i32",
-    TensorProto.INT64: "i64",
-    TensorProto.UINT8: "u8",
-    TensorProto.UINT16: "u16",
-    TensorProto.UINT32: "u32",
-    TensorProto.UINT64: "u64",
-    TensorProto.BOOL: "bool",
+    protos.TensorProto.FLOAT: "f32",
+    protos.TensorProto.FLOAT16: "f16",
+    protos.TensorProto.DOUBLE: "f64",
+    protos.TensorProto.BFLOAT16: "bf16",
+    protos.TensorProto.INT8: "i8",
+    protos.TensorProto.INT16: "i16",
+    protos.TensorProto.INT32: "i32",
+    protos.TensorProto.INT64: "i64",
+    protos.TensorProto.UINT8: "u8",
+    protos.TensorProto.UINT16: "u16",
+    protos.TensorProto.UINT32: "u32",
+    protos.TensorProto.UINT64: "u64",
+    protos.TensorProto.BOOL: "bool",
 }
 
 _TAGGED: dict[str, tuple[str, str]] = {
@@ -50,9 +49,9 @@ _TAGGED: dict[str, tuple[str, str]] = {
 STORAGE: dict[int, tuple[DType, str]] = {
     **{k: (DTYPES[v], "") for k, v in _PLAIN.items()},
     **{
-        int(TensorProto.DataType.Value(k)): (DTYPES[d], tag)
+        int(protos.TensorProto.DataType.Value(k)): (DTYPES[d], tag)
         for k, (d, tag) in _TAGGED.items()
-        if k in TensorProto.DataType.keys()  # noqa: SIM118  (a protobuf enum is no mapping)
+        if k in protos.TensorProto.DataType.keys()  # noqa: SIM118  (a protobuf enum is no mapping)
     },
 }
 """ONNX element type -> how it is stored, and a tag (the name in ml_dtypes) if that differs."""
@@ -67,12 +66,12 @@ def element_type(code: int, loc: Location) -> tuple[DType, str]:
     found = STORAGE.get(code)
     if found is not None:
         return found
-    known = TensorProto.DataType.values()
-    name = TensorProto.DataType.Name(code).lower() if code in known else str(code)  # type: ignore[arg-type]
+    known = protos.TensorProto.DataType.values()
+    name = protos.TensorProto.DataType.Name(code).lower() if code in known else str(code)  # type: ignore[arg-type]
     raise TypeMismatch(f"tensors of element type {name} are not supported", loc)
 
 
-def read_model(path: Path) -> onnx.ModelProto:
+def read_model(path: Path) -> protos.ModelProto:
     """Parse a file. Raises FileError for anything that is no ONNX model."""
     loc = Location(str(path), 0, 0)
     try:
@@ -82,9 +81,9 @@ def read_model(path: Path) -> onnx.ModelProto:
     return parse_model(data, loc)
 
 
-def parse_model(data: bytes, loc: Location) -> onnx.ModelProto:
+def parse_model(data: bytes, loc: Location) -> protos.ModelProto:
     """Parse bytes. Raises FileError."""
-    model = onnx.ModelProto()
+    model = protos.ModelProto()
     try:
         model.ParseFromString(data)
     except Exception as error:  # protobuf raises several types, by its implementation
@@ -106,7 +105,7 @@ class ProtoReader:
         self.folder = folder
         self.file = file
 
-    def array(self, proto: TensorProto, loc: Location) -> tuple[Array, str]:
+    def array(self, proto: protos.TensorProto, loc: Location) -> tuple[Array, str]:
         """Array (as stored) and tag of a tensor. Raises FileError, ShapeError or TypeMismatch."""
         shape = tuple(int(d) for d in proto.dims)
         name = proto.name or "a tensor"
@@ -115,7 +114,7 @@ class ProtoReader:
         if proto.HasField("segment"):
             raise FileError(f"{name} is stored in segments, which is not supported", loc)
         dtype, tag = element_type(proto.data_type, loc)
-        external = proto.data_location == TensorProto.EXTERNAL
+        external = proto.data_location == protos.TensorProto.EXTERNAL
         raw = self._external(proto, loc) if external else proto.raw_data
         if external or proto.HasField("raw_data"):
             return self._raw(raw, dtype, tag, shape, name, loc), tag
@@ -136,7 +135,7 @@ class ProtoReader:
 
     def _fields(
         self,
-        proto: TensorProto,
+        proto: protos.TensorProto,
         dtype: DType,
         tag: str,
         shape: tuple[int, ...],
@@ -158,7 +157,7 @@ class ProtoReader:
             raise FileError(f"{name} holds {data.size} elements, its shape wants {count}", loc)
         return data.reshape(shape)
 
-    def _external(self, proto: TensorProto, loc: Location) -> Any:
+    def _external(self, proto: protos.TensorProto, loc: Location) -> Any:
         entries = {e.key: e.value for e in proto.external_data}
         name = proto.name or "a tensor"
         if self.folder is None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
 
 from poplar_py.diagnostics import InputError, PoplarPyError, ShapeError, UnsupportedOp
+from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import Node, imports
 from poplar_py.frontends.onnx.values import Any_, NeedsStatic, Val
@@ -134,7 +134,7 @@ class _Loop:
 
     b: Builder
     n: Node
-    body: onnx.GraphProto
+    body: protos.GraphProto
     limit: Val | None
     cond: Val | None
     carried: list[Any_]
@@ -341,7 +341,8 @@ def _scan(
         return [v for v in outs if isinstance(v, Val)]
 
     if trip * max(1, len(body.node)) <= UNROLL_NODES:
-        values, stacks = list(states), [[] for _ in range(scans)]  # type: ignore[var-annotated]
+        values = list(states)
+        stacks: list[list[Val]] = [[] for _ in range(scans)]
         for i in range(trip):
             outs = once(values, [b.pick(x, 0, i) for x in lines])
             values = outs[: len(states)]

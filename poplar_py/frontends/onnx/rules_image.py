@@ -186,10 +186,8 @@ def _roi_pixels(b: Builder, x: Val, batch: Val, ys: Val, xs: Val, maximum: bool)
             lin = base + b.unsqueeze(r, 2) * width + b.unsqueeze(c, 1)
             weight = b.unsqueeze(wr, 2) * b.unsqueeze(wc, 1)
             part = b.gather(pixels, lin, 0) * b.unsqueeze(weight, 3)
-            if total is None:
-                total = part
-            else:
-                total = b.maximum(total, part) if maximum else total + part
+            merge = b.maximum if maximum else b.add
+            total = part if total is None else merge(total, part)
     assert total is not None
     return total
 

@@ -287,7 +287,7 @@ def constant(b: Builder, n: Node) -> Any_:
         assert found is not None
         return found
     if n.set("sparse_value"):
-        return n.scope._dense(n.attributes["sparse_value"].sparse_tensor, n.loc)  # pyright: ignore[reportPrivateUsage]
+        return n.scope.dense(n.attributes["sparse_value"].sparse_tensor, n.loc)
     if n.set("value_float"):
         return b.const(n.float("value_float"), f32)
     if n.set("value_int"):
@@ -342,10 +342,7 @@ def trilu(b: Builder, n: Node) -> Val:
     x = n[0]
     upper = bool(n.int("upper", 1))
     rows, cols = x.shape[-2:]
-    if n.has(1):
-        k = b.reshape(b.cast(n[1], i32), ())
-    else:
-        k = b.const(0, i32)
+    k = b.reshape(b.cast(n[1], i32), ()) if n.has(1) else b.const(0, i32)
     offset = b.const(np.arange(cols)[None, :] - np.arange(rows)[:, None], i32)
     inside = b.greater_equal(offset, k) if upper else b.emit(ew.LessEqual, offset, k)
     zero = b.const(np.zeros((), x.dtype.numpy))

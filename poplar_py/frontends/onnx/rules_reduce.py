@@ -21,10 +21,9 @@ def _axes(b: Builder, n: Node) -> tuple[int, ...] | None:
     """Axes to reduce; None where nothing is to be done."""
     x = n[0]
     as_input = n.version >= _INPUT_AXES.get(n.op_type, 18)
+    axes = n.ints("axes")
     if as_input:
         axes = b.ints(n[1], "the axes") if n.has(1) else ()
-    else:
-        axes = n.ints("axes")
     if not axes:
         return None if n.int("noop_with_empty_axes") else tuple(range(x.rank))
     return tuple(sorted({check_axis(a, x.rank) for a in axes}))

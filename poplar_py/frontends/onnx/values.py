@@ -85,7 +85,7 @@ class Val:
 class Seq:
     """A sequence whose length is known."""
 
-    items: list[Any_] = field(default_factory=lambda: [])
+    items: list[Any_] = field(default_factory=list["Any_"])
 
 
 @dataclass(eq=False, slots=True)
