@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from rich.table import Table
 import poplar_py as pp
 
 ROOT = Path(__file__).resolve().parents[1]
-SKIPPED = {".git", ".venv", "build", "dist", "__pycache__", "node_modules"}
+SKIPPED = {"build", "dist", "__pycache__", "node_modules", "results"}
 Tokens = npt.NDArray[np.int32]
 
 
@@ -99,8 +100,15 @@ def walk(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_file():
             yield path
-        elif path.is_dir() and path.name not in SKIPPED and not path.name.endswith(".egg-info"):
+        elif path.is_dir() and not is_skipped(path):
             yield from walk(sorted(path.iterdir()))
+
+
+def is_skipped(folder: Path) -> bool:
+    """Folders of tools and build output."""
+    name = folder.name
+    hidden = name.startswith(".") and name != ".ci"
+    return hidden or name in SKIPPED or name.endswith(".egg-info")
 
 
 def varied(files: Iterable[Path], limit: int) -> list[Path]:
@@ -108,7 +116,7 @@ def varied(files: Iterable[Path], limit: int) -> list[Path]:
     groups: dict[str, list[Path]] = {}
     for file in files:
         if not file.is_symlink() and file.stat().st_size:
-            groups.setdefault(file.suffix or file.name, []).append(file)
+            groups.setdefault(file.suffix or "none", []).append(file)
     rounds = max((len(group) for group in groups.values()), default=0)
     ordered = [g[i] for i in range(rounds) for g in groups.values() if i < len(g)]
     return sorted(ordered[:limit])
@@ -161,7 +169,7 @@ def main() -> None:
     model = packaged_file("magika", "models/standard_v3_3/model.onnx")
     config = ModelConfig.read(model.with_name("config.min.json"))
     kinds = packaged_file("magika", "config/content_types_kb.min.json")
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(f"Compiling {model.name} for {args.replicas} replicas on {args.system} ...")
     began = time.perf_counter()
     source = pp.load(model)

@@ -45,7 +45,7 @@ def compile_command(
     poplar-py compile mlp.pml --dim batch=8 --emit tile-ir
     """
     from poplar_py import api
-    from poplar_py.files import check_writable, write_text
+    from poplar_py.files import check_writable
     from poplar_py.frontends.build import Sizes, emit_model
 
     if output is None and emit is None:
@@ -58,16 +58,16 @@ def compile_command(
     with screen.live():
         source = api.load(model, format=format, dims=binding.dims)
         if emit is not None:
-            text = emit_model(source, emit, options, sizes)
+            emitted = emit_model(source, emit, options, sizes)
         else:
             executable = api.compile_for(source, options, sizes).executable
             executable.save(output)
     if emit is None:
         _report(screen, executable, output)
     elif output is None:
-        click.echo(text, nl=not text.endswith("\n"))
+        click.echo(emitted.text, nl=not emitted.text.endswith("\n"))
     else:
-        write_text(output, text)
+        emitted.save(output)
 
 
 def _report(screen: Screen, executable: Any, output: str | None) -> None:

@@ -38,7 +38,7 @@ def opt_command(
     \b
     poplar-py opt model.pir -p ''
     poplar-py opt model.pir -p 'infer-shapes,fuse{max-ops=4}' -o fused.pir
-    poplar-py compile m.onnx --emit model-ir | poplar-py opt - -p simplify
+    poplar-py compile m.onnx --emit model-ir --inline-resources | poplar-py opt - -p simplify
     """
     from poplar_py.files import check_writable
     from poplar_py.frontends.optimise import optimise
@@ -52,6 +52,6 @@ def opt_command(
     with screen.live():
         result = optimise(file, options)
     if output is None:
-        sys.stdout.write(result.text(inline_resources=True))
+        sys.stdout.write(result.text(inline_resources=dumps.inline_resources))
     else:
         result.save(output, inline_resources=dumps.inline_resources)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +18,30 @@ from poplar_py.diagnostics import OptionError
 from poplar_py.driver.compile import build, run_passes, run_pipeline
 from poplar_py.driver.forms import FORMS
 from poplar_py.driver.options import CompileOptions
+from poplar_py.driver.signature import Array
 from poplar_py.executable.executable import Executable
+from poplar_py.files import write_text
+from poplar_py.ir.resources import save_resources
 from poplar_py.passes import module_text, parse_pipeline
 
-__all__ = ["FORMS", "emit"]
+__all__ = ["FORMS", "Emitted", "emit"]
 
 _TILES_SHOWN = 64
 """Tiles listed one by one in a memory map: the fullest ones."""
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A text form, and the large arrays it names by hash (none when they are in the text)."""
+
+    text: str
+    resources: dict[str, Array] = field(default_factory=dict[str, Array])
+
+    def save(self, path: str | Path) -> None:
+        """Writes the text, and its arrays into `resources/` beside it."""
+        if self.resources:
+            save_resources(Path(path).parent / "resources", self.resources)
+        write_text(path, self.text)
 
 
 def emit(
@@ -30,20 +50,29 @@ def emit(
     options: CompileOptions,
     dims: Mapping[str, int],
     shapes: Mapping[str, tuple[int, ...]],
-) -> str:
-    """The text of one form. Raises OptionError for an unknown form, and what passes raise."""
+) -> Emitted:
+    """One form. Raises OptionError for an unknown form, and what passes raise."""
     if form not in FORMS:
         raise OptionError(f"unknown form {form!r}", remedy=f"use {', '.join(FORMS)}")
     if form in ("model-ir", "dot"):
         lowered = model_level(module, options, dims, shapes)
-        return module_text(lowered) if form == "model-ir" else dot(lowered)
+        return Emitted(dot(lowered)) if form == "dot" else _ir_text(lowered, options)
     tiles = run_pipeline(module, options, dims, shapes).module
     if form == "tile-ir":
-        return module_text(tiles)
+        return _ir_text(tiles, options)
     executable = build(tiles)
     if form == "memory-map":
-        return memory_map(executable)
-    return "\n".join(_codelet_texts(form, executable.codelets))
+        return Emitted(memory_map(executable))
+    return Emitted("\n".join(_codelet_texts(form, executable.codelets)))
+
+
+def _ir_text(module: Any, options: CompileOptions) -> Emitted:
+    """`.pir` text of a module of either level."""
+    if options.dumps.inline_resources:
+        return Emitted(module_text(module, inline_resources=True))
+    found: dict[str, Array] = {}
+    text = module_text(module, resources=found)
+    return Emitted(text, found)
 
 
 def model_level(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poplar_py.driver.compile import build, run_pipeline
-from poplar_py.driver.emit import emit
+from poplar_py.driver.emit import Emitted, emit
 from poplar_py.driver.executable import Executable
 from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import Binding, Port, Signature, batch_axis, bind_inputs
@@ -50,13 +50,14 @@ def specialise(
     model: LoadedModel, options: CompileOptions, sizes: Sizes
 ) -> tuple[Specialisation, Binding]:
     """The module of one replica, and how its inputs are split."""
+    options.replica_machine()  # too many replicas is the first thing to tell
     declared = model.inputs
     shapes = {name: tuple(shape) for name, shape in sizes.shapes.items()}
     for name, value in sizes.consts.items():
         if hasattr(value, "shape"):
             shapes.setdefault(name, value.shape)
     binding = bind_inputs(declared, sizes.dims, shapes, options.replicas)
-    found = model.specialise(sizes.dims, binding.shapes, sizes.consts, sizes.values)
+    found = model.specialise({}, binding.shapes, sizes.consts, sizes.values)
     return found, binding
 
 
@@ -103,7 +104,7 @@ def output_axis(declared: TensorType, batch: set[Any]) -> int | None:
     return 0 if axis is None else axis
 
 
-def emit_model(model: LoadedModel, form: str, options: CompileOptions, sizes: Sizes) -> str:
+def emit_model(model: LoadedModel, form: str, options: CompileOptions, sizes: Sizes) -> Emitted:
     """The text form of a model that `poplar-py compile --emit FORM` shows."""
     found, _ = specialise(model, options, sizes)
     return emit(form, found.module, options, found.dims, found.shapes)

@@ -131,7 +131,7 @@ class OnnxModel(LoadedModel):
 
     def __init__(self, model: onnx_model.OnnxModel) -> None:
         self.model = model
-        self.name = model.name
+        self.name = model.name if model.folder is None else Path(model.file).stem
 
     @property
     def inputs(self) -> dict[str, TensorType]:

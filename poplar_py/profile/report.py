@@ -224,9 +224,11 @@ class Report:
         """Cycles and memory, one row an IPU, all replicas."""
         title = f"{self.name}: {self.cycles:,} cycles, {self.microseconds:,.1f} us at "
         title += f"{self.executable.target.clock / 1e9:g} GHz"
-        table = Table(title=title + self._idle_text(), title_justify="left", box=SIMPLE)
+        table = Table(
+            title=title + self._idle_text(), title_justify="left", box=SIMPLE, pad_edge=False
+        )
         for head in _IPU_HEADS:
-            table.add_column(head, justify="right")
+            table.add_column(head, justify="right", no_wrap=True)
         for replica in range(self.replicas):
             for figures in self.per_ipu:
                 table.add_row(str(replica * self.ipus + figures.ipu), *_ipu_cells(figures))
@@ -237,7 +239,9 @@ class Report:
 
     def step_table(self, limit: int = LARGEST) -> Table:
         """The steps that took most cycles."""
-        table = Table(title="steps with most cycles", title_justify="left", box=SIMPLE)
+        table = Table(
+            title="steps with most cycles", title_justify="left", box=SIMPLE, pad_edge=False
+        )
         for head in _STEP_HEADS:
             table.add_column(head, justify="left" if head in _LEFT else "right")
         for step in self.steps[:limit]:
@@ -307,11 +311,11 @@ _IPU_HEADS = (
     "exchange",
     "sync",
     "host",
-    "waiting",
-    "received KiB",
+    "waits",
+    "recv KiB",
     "data KiB",
     "code KiB",
-    "fullest tile",
+    "max tile",
     "idle tiles",
 )
 _STEP_HEADS = (
@@ -363,8 +367,8 @@ def _ipu_cells(f: IpuFigures) -> tuple[str, ...]:
         f"{f.received / 1024:,.0f}",
         f"{f.data_bytes / 1024:,.0f}",
         f"{f.code_bytes / 1024:,.0f}",
-        f"{f.largest / 1024:,.1f} KiB",
-        f"{f.idle_tiles:,} of {f.tiles:,}",
+        f"{f.largest / 1024:,.0f} KiB",
+        f"{f.idle_tiles:,}/{f.tiles:,}",
     )
 
 
