@@ -291,10 +291,11 @@ class Kernel:
 
     # -- arrays
 
-    def array_address(self, array: Array, index: Expr) -> str:
+    def array_address(self, array: Array, index: Expr, lanes: int) -> str:
         position = whole_index(self, index)
         if self.checked and position.startswith("%"):
-            self.check_index(-1, position, str(array.size))
+            room = array.size - (0 if lanes == array.ty.lanes else lanes - 1)
+            self.check_index(-1, position, str(max(room, 0)))
         at = f"getelementptr {memory_type(array.ty)}, ptr {array.pointer}, i64 {position}"
         return self.e.op(at)
 

@@ -248,7 +248,7 @@ def _aload(k: Kernel, e: Expr) -> str:
     array = k.arrays[name]
     if array.registers:
         return k.e.env[f"{name}#{int(e.args[0].attr[0])}"]
-    pointer = k.array_address(array, e.args[0])
+    pointer = k.array_address(array, e.args[0], e.ty.lanes)
     value = k.e.raw(f"load {memory_type(e.ty)}, ptr {pointer}, align {array.align}")
     return from_memory(k, value, e.ty)
 

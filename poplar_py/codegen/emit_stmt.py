@@ -15,7 +15,7 @@ from poplar_py.codegen.emit_expr import (
     to_memory,
     whole_index,
 )
-from poplar_py.codelets.codelet_ir import Expr, Stmt, walk_expr, walk_stmts
+from poplar_py.codelets.codelet_ir import Expr, Stmt, Ty, walk_expr, walk_stmts
 
 if TYPE_CHECKING:
     from poplar_py.codegen.emit import Kernel
@@ -27,19 +27,26 @@ _POLL_EVERY = 1024
 
 
 def register_arrays(body: list[Stmt]) -> set[str]:
-    """Arrays whose every index is known: their elements become SSA values."""
-    found: set[str] = set()
-    indexed: set[str] = set()
+    """Arrays whose every index is known, and access whole: their elements become SSA values."""
+    found: dict[str, Ty | None] = {}
+    in_memory: set[str] = set()
+
+    def access(name: str, index: Expr, ty: Ty) -> None:
+        if index.op != "const" or found.get(name, ty) != ty:
+            in_memory.add(name)
+
     for stmt in walk_stmts(body):
-        if stmt.op == "array" and int(stmt.attr[1]) <= MAX_REGISTER_ARRAY:
-            found.add(str(stmt.attr[0]))
-        if stmt.op == "astore" and stmt.args[0].op != "const":
-            indexed.add(str(stmt.attr[0]))
+        if stmt.op == "array":
+            found[str(stmt.attr[0])] = stmt.ty
+            if int(stmt.attr[1]) > MAX_REGISTER_ARRAY:
+                in_memory.add(str(stmt.attr[0]))
+        if stmt.op == "astore":
+            access(str(stmt.attr[0]), stmt.args[0], stmt.args[1].ty)
         for arg in stmt.args:
             for expr in walk_expr(arg):
-                if expr.op == "aload" and expr.args[0].op != "const":
-                    indexed.add(str(expr.attr[0]))
-    return found - indexed
+                if expr.op == "aload":
+                    access(str(expr.attr[0]), expr.args[0], expr.ty)
+    return set(found) - in_memory
 
 
 def row_aliases(body: list[Stmt]) -> dict[str, str]:
@@ -123,7 +130,7 @@ def _astore(k: Kernel, s: Stmt) -> None:
     if array.registers:
         k.e.env[f"{array.name}#{int(s.args[0].attr[0])}"] = value
         return
-    pointer = k.array_address(array, s.args[0])
+    pointer = k.array_address(array, s.args[0], s.args[1].ty.lanes)
     stored = to_memory(k, value, s.args[1].ty)
     k.e.line(f"store {memory_type(s.args[1].ty)} {stored}, ptr {pointer}, align {array.align}")
 
@@ -161,10 +168,37 @@ def _setstate(k: Kernel, s: Stmt) -> None:
 
 def _prefetch(k: Kernel, s: Stmt) -> None:
     checked, k.checked = k.checked, False
-    pointer = address(k, s.args[0], s.args[1])
+    if len(s.args) == 3:
+        pointer = _later_address(k, s)
+    else:
+        pointer = address(k, s.args[0], s.args[1])
     k.checked = checked
     k.e.declares.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
     k.e.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+
+
+def _later_address(k: Kernel, s: Stmt) -> str:
+    """Element `index` of the same field of the vertex `distance` rows on (of this one near the end).
+
+    Rows may differ in length: what is read then may be no address, which a prefetch can bear; staying
+    twice the distance away from the end keeps the read inside the table.
+    """
+    ref, index, distance = s.args
+    slot = k.slots[str(ref.attr[0])]
+    ahead = whole_index(k, distance)
+    twice = k.e.op(f"shl i64 {ahead}, 1")
+    inside = k.e.op(f"icmp slt i64 {twice}, {k.e.env['#k']}")
+    rows = k.e.op(f"select i1 {inside}, i64 {ahead}, i64 0")
+    words = k.word_at(0) if k.layout.variable else str(k.layout.fixed)
+    skip = k.e.op(f"mul i64 {rows}, {words}")
+    bits = k.word * 8
+    row = k.e.op(f"getelementptr i{bits}, ptr {k.row}, i64 {skip}")
+    place = k.e.op(f"getelementptr i{bits}, ptr {row}, i64 {slot.word}")
+    offset = k.e.op(f"load i{bits}, ptr {place}, align {k.word}")
+    offset = offset if bits == 64 else k.e.op(f"zext i32 {offset} to i64")
+    start = k.e.op(f"getelementptr i8, ptr %base, i64 {offset}")
+    position = whole_index(k, index)
+    return k.e.op(f"getelementptr {memory_type(ref.ty)}, ptr {start}, i64 {position}")
 
 
 def _abort(k: Kernel, s: Stmt) -> None:

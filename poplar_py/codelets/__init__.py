@@ -67,12 +67,14 @@ Functions (scalars and vectors alike unless said)
     load16(field_or_row, i) / store16(field_or_row, i, v): 16 elements at i; f16 and bf16 memory is
     converted to and from f32. An optional last argument n loads/stores only the first n lanes
     (others read as 0). load(field, i, LANES), store(...) for other lane counts (LANES compile time);
-    `load_raw`/`store_raw(field, i, LANES[, n])` keep the memory type.
+    `load_raw`/`store_raw(field, i, LANES[, n])` keep the memory type. load16/store16/load/store also
+    take a local array of scalars instead of a field (the array then lies on the stack).
     splat16(s) = splat(s, 16); iota16() = u32x16 0..15; v[k] with compile-time k extracts a lane;
     insert(v, k, s); shuffle(a, b, (compile-time lane numbers, b's lanes follow a's));
     sum16(v), max16(v), min16(v), prod16(v): fixed tree (lane i with i+8, then 4, 2, 1); `sum`, ... any lanes;
     transpose16(acc) transposes an array of sixteen f32x16 in place (compile-time indices);
-    load2d / gather(field, idx_vec): vector of elements; prefetch(field_or_row, i): a hint, never faults.
+    load2d / gather(field, idx_vec): vector of elements; prefetch(field_or_row, i): a hint, never faults;
+    prefetch(field, i, n): element i of that rank-1 field of the vertex n rows on, in the host's order.
     len(x), u32 in rows, i32 in expressions. `T is f16`, `T == f16` compare types at compile time.
     size_of(T), is_float(T), limit_max(T), limit_min(T), lowest(T), inf(T).
     abort_if(cond): ends the run with a TileException.

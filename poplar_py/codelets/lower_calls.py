@@ -195,7 +195,29 @@ def _lanes(low: Lowering, node: ast.expr) -> int:
     return lanes
 
 
+def _array_argument(low: Lowering, node: ast.Call, lanes: int | None) -> ArrayRef | None:
+    """The first argument when it is a local array of scalars."""
+    name = node.args[0]
+    found = low.frame.names.get(name.id) if isinstance(name, ast.Name) else None
+    if not isinstance(found, ArrayRef):
+        return None
+    known = compile_time(index_expr(low, node.args[1]))
+    if found.ty.lanes > 1:
+        raise low.fail(node, "an array of vectors is indexed, not loaded", "write a[i]")
+    if known is not None and lanes and not 0 <= known <= found.size - lanes:
+        raise low.fail(node.args[1], f"{lanes} lanes at {known} leave the array of {found.size}")
+    return found
+
+
 def _load_lanes(low: Lowering, node: ast.Call, lanes: int, tail: int, widen: bool) -> Expr:
+    array = _array_argument(low, node, lanes)
+    if array is not None:
+        if len(node.args) > tail:
+            raise low.fail(node, "an array is loaded by whole vectors")
+        index = index_expr(low, node.args[1])
+        value = Expr("aload", Ty(array.ty.dtype, lanes), (index,), (array.name,))
+        wide = widen and array.ty.dtype in (f16, bf16)
+        return build.cast(value, Ty(f32, lanes)) if wide else value
     ref = to_ref(low, node.args[0])
     index = index_expr(low, node.args[1])
     count = index_expr(low, node.args[tail]) if len(node.args) > tail else None
@@ -217,7 +239,23 @@ def _load_raw(low: Lowering, node: ast.Call) -> Value:
     return _load_lanes(low, node, _lanes(low, node.args[2]), 3, False)
 
 
+def _store_array(low: Lowering, node: ast.Call, array: ArrayRef, lanes: int | None) -> None:
+    if len(node.args) > 3:
+        raise low.fail(node, "an array is stored by whole vectors")
+    index, value = index_expr(low, node.args[1]), build.as_expr(rvalue(low, node.args[2]))
+    if value.ty.dtype.is_float and not array.ty.dtype.is_float:
+        raise low.fail(node.args[2], f"{value.ty} stored in an array of {array.ty}")
+    stored = build.cast(value, Ty(array.ty.dtype, lanes or value.ty.lanes))
+    known = compile_time(index)
+    if known is not None and not 0 <= known <= array.size - stored.ty.lanes:
+        raise low.fail(node.args[1], f"the vector leaves the array of {array.size}")
+    low.emit(Stmt("astore", (index, stored), (array.name,)))
+
+
 def _store_lanes(low: Lowering, node: ast.Call, lanes: int | None) -> Value:
+    array = _array_argument(low, node, lanes)
+    if array is not None:
+        return _store_array(low, node, array, lanes)
     ref = to_ref(low, node.args[0])
     check_writable(low, node.args[0], ref)
     index = index_expr(low, node.args[1])
@@ -346,7 +384,12 @@ def _gather(low: Lowering, node: ast.Call) -> Value:
 
 
 def _prefetch(low: Lowering, node: ast.Call) -> Value:
-    low.emit(Stmt("prefetch", (to_ref(low, node.args[0]), index_expr(low, node.args[1]))))
+    args = [to_ref(low, node.args[0]), index_expr(low, node.args[1])]
+    if len(node.args) > 2:
+        if args[0].op != "field":
+            raise low.fail(node.args[0], "only a rank-1 field of a later vertex can be prefetched")
+        args.append(index_expr(low, node.args[2]))
+    low.emit(Stmt("prefetch", tuple(args)))
     return None
 
 
@@ -429,7 +472,7 @@ _SPECIAL: dict[str, tuple[int, int, Callable[[Lowering, ast.Call], Value]]] = {
     "reduce_min": (1, 1, _reduce("min")),
     "transpose16": (1, 2, _transpose16),
     "gather": (2, 2, _gather),
-    "prefetch": (2, 2, _prefetch),
+    "prefetch": (2, 3, _prefetch),
     "abort_if": (1, 1, _abort_if),
     "size_of": (1, 1, _size_of),
     "is_float": (1, 1, _is_float),
@@ -507,7 +550,19 @@ def _bind_arguments(low: Lowering, node: ast.Call, helper: Helper, frame: Frame)
     nodes = [*node.args, *spec.defaults[len(node.args) - least :]]
     for param, value, at in zip(params, values, nodes, strict=True):
         with guard(low, at):
-            frame.names[param.arg] = _bind_argument(low, helper, param, value, at)
+            bound = _bind_argument(low, helper, param, value, at)
+            frame.names[param.arg] = bound
+            if isinstance(bound, Local):
+                frame.ir_names[param.arg] = bound.name
+                if not bound.ty.ref:
+                    frame.types[param.arg] = bound.ty
+
+
+def _reassigned(function: ast.FunctionDef, name: str) -> bool:
+    return any(
+        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+        for n in ast.walk(function)
+    )
 
 
 def _bind_argument(
@@ -527,7 +582,9 @@ def _bind_argument(
             ty = Ty(annotated) if isinstance(annotated, DType) else annotated
             value = build.cast(build.as_expr(value, ty), ty)
     if not isinstance(value, Expr):
-        return value
+        if not _reassigned(helper.node, param.arg):
+            return value
+        value = build.as_expr(value)
     name = low.fresh(param.arg)
     known = value if value.op == "const" and value.ty.lanes == 1 else None
     low.emit(Stmt("assign", (value,), (name,)))

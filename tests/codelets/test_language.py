@@ -1,0 +1,270 @@
+"""Constructs of the vertex language, each run checked and unchecked against plain Python or NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from poplar_py.codegen.run_codelet import run_codelet
+from poplar_py.codelets import CodeletLibrary
+from poplar_py.codelets.codelet_text import parse_codelet, print_codelet
+
+F = np.float32
+
+
+def compile_one(source: str, name: str):
+    library = CodeletLibrary()
+    library.add_source(source, "test.py")
+    codelet = library.get(name)
+    text = print_codelet(codelet.ir)
+    again = parse_codelet(text)
+    assert print_codelet(again) == text
+    assert again.digest == codelet.digest
+    return codelet
+
+
+@pytest.fixture(params=[False, True], ids=["unchecked", "checked"])
+def checked(request) -> bool:
+    return request.param
+
+
+def test_control_flow(checked) -> None:
+    codelet = compile_one(
+        """
+@vertex
+class Collatz(Vertex):
+    out: Output[Vector[i32]]
+    x: Input[Vector[i32]]
+    def steps(self, n):
+        count = 0
+        while n != 1:
+            if n % 2 == 0:
+                n = n // 2
+            else:
+                n = 3 * n + 1
+            count += 1
+            if count > 50:
+                return -1
+        return count
+    def compute(self):
+        for i in range(len(self.x)):
+            if self.x[i] == 0:
+                continue
+            if self.x[i] < 0:
+                break
+            self.out[i] = self.steps(self.x[i])
+""",
+        "Collatz",
+    )
+    x = np.array([1, 6, 0, 27, 7, -1, 3], np.int32)
+    result = run_codelet(codelet, {"out": np.full(7, 9, np.int32), "x": x}, checked=checked)
+    assert result["out"].tolist() == [0, 8, 9, -1, 16, 9, 9]
+    assert result.ctx[1] == 0
+
+
+def test_integer_arithmetic_follows_python(checked) -> None:
+    codelet = compile_one(
+        """
+T = TypeVar("T", i8, i16, i32, i64, u8, u32)
+@vertex
+class Ints(Vertex, Generic[T]):
+    out: Output[Vector[T]]
+    a: Input[Vector[T]]
+    b: Input[Vector[T]]
+    def compute(self):
+        n = len(self.a)
+        for i in range(n):
+            a, b = self.a[i], self.b[i]
+            self.out[i] = a // b
+            self.out[n + i] = a % b
+            self.out[2 * n + i] = (a << b) ^ (a >> 1) | ~b & a
+            self.out[3 * n + i] = min(a, b) * max(a, b) - abs(a)
+""",
+        "Ints<int>",
+    )
+    a = np.array([7, -7, 7, -7, 100, 0, -1], np.int32)
+    b = np.array([2, 2, -2, -2, 7, 5, 3], np.int32)
+    out = np.zeros(28, np.int32)
+    got = run_codelet(codelet, {"out": out, "a": a, "b": b}, checked=checked)["out"].reshape(4, 7)
+    np.testing.assert_array_equal(got[0], a // b)
+    np.testing.assert_array_equal(got[1], a % b)
+    np.testing.assert_array_equal(got[2], np.left_shift(a, b & 31) ^ (a >> 1) | ~b & a)
+    np.testing.assert_array_equal(got[3], np.minimum(a, b) * np.maximum(a, b) - abs(a))
+
+
+def test_short_circuit_guards_an_access(checked) -> None:
+    codelet = compile_one(
+        """
+@vertex
+class Guard(Vertex):
+    out: Output[Vector[i32]]
+    x: Input[Vector[i32]]
+    def positive(self, i):
+        return self.x[i] > 0
+    def compute(self):
+        for i in range(len(self.out)):
+            ok = i < len(self.x) and self.x[i] > 1
+            also = i >= len(self.x) or self.positive(i)
+            v = self.x[i] if i < len(self.x) else 40
+            self.out[i] = i32(ok) + 2 * i32(also) + 4 * v
+""",
+        "Guard",
+    )
+    x = np.array([5, 1, -3], np.int32)
+    result = run_codelet(codelet, {"out": np.zeros(5, np.int32), "x": x}, checked=checked)
+    assert result.ctx[1] == 0
+    assert result["out"].tolist() == [3 + 20, 2 + 4, -12, 2 + 160, 2 + 160]
+
+
+def test_state_arrays_and_return(checked) -> None:
+    codelet = compile_one(
+        """
+N = IntParam("N")
+@vertex
+class Counter(Vertex, Generic[N]):
+    out: Output[i32]
+    table: Vector[u16]
+    count: i32
+    limit: i64
+    flag: bool
+    half: f16
+    SCALE = 2 * N
+    def compute(self) -> bool:
+        hist = array(i32, 8)
+        for i in range(len(self.table)):
+            hist[i32(self.table[i]) % 8] += 1
+        self.count += 1
+        total = 0
+        for k in range(8):
+            total += hist[k] * k
+        self.out = total * self.SCALE + i32(self.half * 2.0)
+        return self.count < self.limit and self.flag
+""",
+        "Counter<3>",
+    )
+    table = np.array([1, 2, 3, 9, 15], np.uint16)
+    row = {
+        "out": np.zeros(1, np.int32),
+        "table": table,
+        "count": np.array([4], np.int32),
+        "limit": 6,
+        "flag": True,
+        "half": 1.5,
+    }
+    result = run_codelet(codelet, row, checked=checked)
+    assert result["out"][0] == int((table % 8).sum()) * 6 + 3
+    assert result["count"][0] == 5
+    assert result.code == 1
+    assert run_codelet(codelet, {**row, "limit": 5}, checked=checked).code == 0
+    assert run_codelet(codelet, [row, {**row, "flag": False}], checked=checked, wide=True).code == 0
+
+
+def test_multi_vertex_runs_six_workers_in_order(checked) -> None:
+    codelet = compile_one(
+        """
+@vertex
+class Fill(MultiVertex):
+    out: InOut[Vector[u32]]
+    def compute(self, worker_id: u32):
+        for i in range(worker_id, len(self.out), 6):
+            self.out[i] = worker_id * 10
+        self.out[0] = self.out[0] * 2 + worker_id
+""",
+        "Fill",
+    )
+    out = run_codelet(codelet, {"out": np.zeros(9, np.uint32)}, checked=checked)["out"]
+    want = 0
+    for w in range(6):
+        want = want * 2 + w
+    assert out.tolist() == [want, 10, 20, 30, 40, 50, 0, 10, 20]
+
+
+def test_vectors(checked) -> None:
+    codelet = compile_one(
+        """
+T = TypeVar("T", f16, f32)
+@vertex
+class Vectors(Vertex, Generic[T]):
+    out: Output[Vector[f32]]
+    x: Input[Vector[T]]
+    index: Input[Vector[i32]]
+    def compute(self):
+        n = len(self.x)
+        a, b = load16(self.x, 0), load16(self.x, 16, n - 16)
+        self.out[0] = sum16(a) + max16(b) * min16(a)
+        store16(self.out, 1, select(a < b, a, b))
+        store16(self.out, 17, fma(a, b, splat16(1.0)), 5)
+        store16(self.out, 22, shuffle(a, b, (0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)))
+        store16(self.out, 38, gather(self.x, load16(self.index, 0)))
+        store16(self.out, 54, f32x16(iota16()) * insert(a, 3, 2.5)[3])
+        wide = array(f32, 32)
+        store16(wide, 3, a)
+        store16(self.out, 70, load16(wide, 1))
+        c = load(self.x, 2, 4)
+        self.out[86] = sum(c) + c[1]
+""",
+        "Vectors<half>",
+    )
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(25).astype(np.float16)
+    index = rng.integers(0, 25, 16).astype(np.int32)
+    row = {"out": np.zeros(87, F), "x": x, "index": index}
+    out = run_codelet(codelet, row, checked=checked)["out"]
+    a, b = x[:16].astype(F), np.concatenate([x[16:], np.zeros(7)]).astype(F)
+    tree = a.copy()
+    while tree.size > 1:
+        tree = tree[: tree.size // 2] + tree[tree.size // 2 :]
+    np.testing.assert_allclose(out[0], tree[0] + b.max() * a.min(), rtol=1e-6)
+    np.testing.assert_array_equal(out[1:17], np.minimum(a, b))
+    np.testing.assert_allclose(out[17:22], (a * b + 1)[:5], rtol=1e-6)
+    np.testing.assert_array_equal(out[22:38], np.stack([a[:8], b[:8]], 1).ravel())
+    np.testing.assert_array_equal(out[38:54], x[index].astype(F))
+    np.testing.assert_array_equal(out[54:70], np.arange(16, dtype=F) * F(2.5))
+    np.testing.assert_array_equal(out[70:86], np.concatenate([[0, 0], a[:14]]).astype(F))
+    np.testing.assert_allclose(out[86], a[2:6].sum() + a[3], rtol=1e-6)
+
+
+def test_transpose_of_register_arrays(checked) -> None:
+    codelet = compile_one(
+        """
+@vertex
+class Transpose(Vertex):
+    out: Output[Vector[f32]]
+    x: Input[Vector[f32]]
+    def compute(self):
+        acc = array(f32x16, 16)
+        for p in unroll(16):
+            acc[p] = load16(self.x, p * 16)
+        transpose16(acc)
+        for p in unroll(16):
+            store16(self.out, p * 16, acc[p])
+""",
+        "Transpose",
+    )
+    x = np.arange(256, dtype=F)
+    out = run_codelet(codelet, {"out": np.zeros(256, F), "x": x}, checked=checked)["out"]
+    np.testing.assert_array_equal(out.reshape(16, 16), x.reshape(16, 16).T)
+
+
+def test_narrow_floats_round_once_per_operation(checked) -> None:
+    import ml_dtypes
+
+    codelet = compile_one(
+        """
+T = TypeVar("T", f16, bf16)
+@vertex
+class Narrow(Vertex, Generic[T]):
+    out: Output[Vector[T]]
+    a: Input[Vector[T]]
+    b: Input[Vector[T]]
+    def compute(self):
+        for i in range(len(self.a)):
+            self.out[i] = self.a[i] * self.b[i] + self.a[i]
+""",
+        "Narrow<bfloat16>",
+    )
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal(300).astype(ml_dtypes.bfloat16) for _ in range(2))
+    row = {"out": np.zeros_like(a), "a": a, "b": b}
+    got = run_codelet(codelet, row, checked=checked)["out"]
+    np.testing.assert_array_equal(got.view(np.uint16), (a * b + a).view(np.uint16))
