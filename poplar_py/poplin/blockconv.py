@@ -386,7 +386,9 @@ def _add_group(
         lanes = "1,1" if job.planar else f"{LANES},{LANES}"
         flag = "true" if partial else "false"
         codelet = f"poplin::ConvBlock<{kind},{nb},{lanes},{halo},{flag}>"
-    state = {"lo": form.lo, "hi": form.hi}
+    state: dict[str, Any] = {"lo": form.lo, "hi": form.hi}
+    if not job.depthwise:
+        state |= blocks.hints(g, per_block)
     order = blocks.order(g)
     tiles = blocks.tile_of(g)
     job.graph.add_vertices(cs, codelet, tiles, edges, state, order=order, name=job.name)

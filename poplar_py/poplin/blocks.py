@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Blocks", "Finish", "Group", "base_of"]
 
+MAX_HINTS = 24
+"""Most cache lines a vertex asks for per row; beyond that weights are used too little to be worth it."""
 Ints = npt.NDArray[np.int64]
 Tiles = npt.NDArray[np.int32]
 
@@ -205,6 +207,25 @@ class Blocks:
             "res": self.residual_edges(done, block, g.row, g.x0[g.block], g.px),
             "x": self.row_edges(g, table, first),
         }
+
+    def hints(self, g: Group, per_block: int) -> dict[str, Ints | int]:
+        """What each vertex prefetches of the next weights, when a thread runs whole output groups.
+
+        The vertices of one (output group, split) follow one another and share the work: each asks for
+        an equal part of the weights of the vertex in its place in the next group.
+        """
+        p = self.plan.problem
+        share = len(g.x0) * self.rows
+        if self.plan.by_rows or self.plan.output_groups * self.plan.splits < 4:
+            return {"ahead": 0, "line": 0, "lines": 0}
+        least = p.in_blocks // self.plan.splits
+        nbytes = -(-p.in_blocks // self.plan.splits) * per_block * self.dtype.size
+        rows = max(least * p.kernel_rows, 1)
+        lines = -(-nbytes // (64 * share * rows))
+        if lines > MAX_HINTS:
+            return {"ahead": 0, "line": 0, "lines": 0}
+        part = g.row * len(g.x0) + g.block
+        return {"ahead": share, "line": part * lines * rows, "lines": lines}
 
     # ------------------------------------------------------------------ variables
     def output(self, channels: int, spatial: tuple[int, ...], name: str) -> tuple[Tensor, Tensor]:

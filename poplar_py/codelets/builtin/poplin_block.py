@@ -65,7 +65,11 @@ def widen(wide, at, v):
 
 @vertex
 class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PARTIAL]):
-    """out[nb][p][16] = epilogue(sum over rows, c, kx of w[row][c][nb][kx] x[row][p S + kx DX][c])."""
+    """out[nb][p][16] = epilogue(sum over rows, c, kx of w[row][c][nb][kx] x[row][p S + kx DX][c]).
+
+    While it sums, it asks for part of the weights that the vertex `ahead` rows on will stream: `lines`
+    cache lines a row, from line `line`. That is a hint to the host and nothing else.
+    """
 
     out: Vector[Output[Vector[f32 if PARTIAL else T, ONE_PTR]]]
     bias: Vector[Input[Vector[T, ONE_PTR]]]
@@ -74,6 +78,9 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
     x: Vector[Input[Vector[T, ONE_PTR]]]
     lo: f32
     hi: f32
+    ahead: i32
+    line: i32
+    lines: i32
 
     ACT = EP % 16
     POST = EP // 16
@@ -90,6 +97,9 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
             left = self.x[r * self.STEP]
             body = self.x[r * self.STEP + self.HAS_L]
             right = self.x[r * self.STEP + self.STEP - 1]
+            for j in range(self.lines):
+                at_line = self.line + r * self.lines + j
+                prefetch(self.w, at_line * (64 // size_of(T)), self.ahead)
             if T is f16:
                 if PITCH == 1:
                     for q in unroll(0, self.WIN, 16):
