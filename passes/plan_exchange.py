@@ -337,17 +337,22 @@ def _signatures(eptr: Ints, records: Records) -> tuple[NDArray[np.uint64], NDArr
     return out[0], out[1]
 
 
-def _group_equal(*keys: NDArray[np.generic]) -> tuple[Ints, Ints]:
-    """(group of every row, first row of every group) of rows equal in all keys."""
-    n = len(keys[0])
+def _group_equal(key: NDArray[np.generic], second: NDArray[np.generic] | None = None) -> tuple[Ints, Ints]:
+    """(group of every row, first row of every group) of rows equal in the key, and in the second
+    key where given (a sort by both is needed only when the first one collides)."""
+    n = len(key)
     if n == 0:
         return np.zeros(0, I8), np.zeros(0, I8)
-    order = np.lexsort(keys)
-    new = np.zeros(n, np.bool_)
-    new[0] = True
-    for key in keys:
-        k = key[order]
-        new[1:] |= k[1:] != k[:-1]
+    order = np.argsort(key, kind="stable")
+    new = np.ones(n, np.bool_)
+    k = key[order]
+    np.not_equal(k[1:], k[:-1], out=new[1:])
+    if second is not None:
+        k2 = second[order]
+        if bool(((k2[1:] != k2[:-1]) & ~new[1:]).any()):
+            order = np.lexsort((second, key))
+            k, k2 = key[order], second[order]
+            new[1:] = (k[1:] != k[:-1]) | (k2[1:] != k2[:-1])
     group = np.empty(n, I8)
     group[order] = np.cumsum(new) - 1
     return group, order[new]
@@ -357,7 +362,7 @@ def _read_items(flat: _Flat) -> ContentItems:
     """Items of input edges: equal contents of a tile once, overlapping plain runs as their union."""
     tile, eptr, records = _join_flat(flat)
     s1, s2 = _signatures(eptr, records)
-    content, first = _group_equal(s2, s1)
+    content, first = _group_equal(s1, s2)
     per = np.diff(eptr)
     start, length, count, _ = records
     single = per == 1
@@ -383,7 +388,7 @@ def _unions(
         return None
     s, n = start[rec[index]], length[rec[index]]
     key = tile[index] * SPAN + s
-    order = np.lexsort((-n, key))
+    order = np.argsort(key, kind="stable")
     k, e = key[order], (key + n)[order]
     reach = np.maximum.accumulate(e)
     new = np.ones(len(k), np.bool_)
@@ -416,7 +421,7 @@ def _finish_unions(
     """Plain edges take their union as content; the others keep theirs."""
     index, start, length = joined
     zero, one = np.zeros(len(start), I8), np.ones(len(start), I8)
-    group, first_plain = _group_equal(length, start)
+    group, first_plain = _group_equal(start, length)
     other = np.flatnonzero(~plain)
     sub, first_other = _group_equal(content[other])
     new = np.empty(len(tile), I8)

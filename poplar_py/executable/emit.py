@@ -21,6 +21,7 @@ from poplar_py.executable.groups import GroupBuilder, SetTables
 from poplar_py.executable.layout import (
     Layout,
     Span,
+    copy_cost,
     copy_records,
     overlap,
     plain_order,
@@ -101,7 +102,7 @@ class Emitter:
         for kernel, index, words in by_kernel(r):
             n = len(words)
             ptr = np.arange(n + 1, dtype=I8) * words.shape[1]
-            cost = r.nbytes[index] + 16 * r.count[index] + 32
+            cost = copy_cost(r)[index]
             self._call(f"copy:{kernel}", words, ptr, cost, mode)
         return len(r) > 0
 

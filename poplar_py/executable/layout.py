@@ -48,9 +48,31 @@ def span(offset: int, nbytes: int) -> Span:
     return np.array([offset], I8), np.array([nbytes], I8)
 
 
+MANY = 128
+"""Records from which other orders of the pieces are tried."""
+
+
 def copy_records(src: Span, dst: Span) -> Records:
-    """Records of a copy, cut so that threads can share them."""
-    return split_long(fold(*match(*src, *dst)))
+    """Records of a copy, cut so that threads can share them.
+
+    The pieces come in the order of the tensors; where that gives many records, ascending source and
+    target addresses are tried too, and the cheapest is taken.
+    """
+    s, d, n = match(*src, *dst)
+    best = fold(s, d, n)
+    if len(best) >= MANY:
+        for key in (d, s):
+            order = np.argsort(key, kind="stable")
+            other = fold(s[order], d[order], n[order])
+            if copy_cost(other).sum() < 0.8 * copy_cost(best).sum():
+                best = other
+    return split_long(best)
+
+
+def copy_cost(r: Records) -> Ints:
+    """Host cost of each record in tenths of a nanosecond (measured orders of magnitude)."""
+    row = np.where((r.size & (r.size - 1) == 0) & (r.size <= 64), 10, 60)
+    return 40 + np.where(r.count > 1, row, 50) * r.count + r.nbytes // 3
 
 
 def overlap(a: Span, b: Span) -> bool:
