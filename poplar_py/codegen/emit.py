@@ -26,7 +26,8 @@ from poplar_py.codegen.emit_core import (
     scalar_type,
 )
 from poplar_py.codegen.emit_expr import from_memory, index64, whole_index
-from poplar_py.codegen.emit_stmt import emit_body, register_arrays, row_aliases
+from poplar_py.codegen.emit_stmt import emit_body, row_aliases
+from poplar_py.codelets.arrays import register_arrays
 from poplar_py.codelets.codelet_ir import Expr, Ty
 from poplar_py.codelets.rows import FieldSlot, row_layout
 from poplar_py.types import bool_

@@ -15,38 +15,14 @@ from poplar_py.codegen.emit_expr import (
     to_memory,
     whole_index,
 )
-from poplar_py.codelets.codelet_ir import Expr, Stmt, Ty, walk_expr, walk_stmts
+from poplar_py.codelets.codelet_ir import Expr, Stmt, walk_expr, walk_stmts
 
 if TYPE_CHECKING:
     from poplar_py.codegen.emit import Kernel
 
-__all__ = ["assigned_keys", "emit_body", "register_arrays", "row_aliases"]
+__all__ = ["assigned_keys", "emit_body", "row_aliases"]
 
-MAX_REGISTER_ARRAY = 64
 _POLL_EVERY = 1024
-
-
-def register_arrays(body: list[Stmt]) -> set[str]:
-    """Arrays whose every index is known, and access whole: their elements become SSA values."""
-    found: dict[str, Ty | None] = {}
-    in_memory: set[str] = set()
-
-    def access(name: str, index: Expr, ty: Ty) -> None:
-        if index.op != "const" or found.get(name, ty) != ty:
-            in_memory.add(name)
-
-    for stmt in walk_stmts(body):
-        if stmt.op == "array":
-            found[str(stmt.attr[0])] = stmt.ty
-            if int(stmt.attr[1]) > MAX_REGISTER_ARRAY:
-                in_memory.add(str(stmt.attr[0]))
-        if stmt.op == "astore":
-            access(str(stmt.attr[0]), stmt.args[0], stmt.args[1].ty)
-        for arg in stmt.args:
-            for expr in walk_expr(arg):
-                if expr.op == "aload":
-                    access(str(expr.attr[0]), expr.args[0], expr.ty)
-    return set(found) - in_memory
 
 
 def row_aliases(body: list[Stmt]) -> dict[str, str]:

@@ -6,6 +6,7 @@ cannot break the code generator.
 
 from __future__ import annotations
 
+from poplar_py.codelets.arrays import MAX_ARRAY_BYTES, register_arrays
 from poplar_py.codelets.codelet_ir import (
     BINARY,
     BOOL,
@@ -22,7 +23,6 @@ from poplar_py.types import bf16, bool_, f16, i32, i64, u32
 
 __all__ = ["check_codelet"]
 
-MAX_ARRAY_BYTES = 16 << 10
 MAX_LANES = 64
 MAX_DEPTH = 300
 _FLOAT_OPS = frozenset(
@@ -45,7 +45,6 @@ class _Checker:
         self.ir, self.file, self.line = ir, file, 0
         self.fields = {f.name: f for f in ir.fields}
         self.arrays: dict[str, tuple[Ty, int]] = {}
-        self.array_bytes = 0
         self.types: dict[str, Ty] = {}
         self.loop_names: set[str] = set()
         self.row_field: dict[str, Field] = {}
@@ -69,6 +68,9 @@ class _Checker:
             self.loop_names.add(self.ir.worker)
             defined.add(self.ir.worker)
         self._body(self.ir.body, defined, 0, (), 0)
+        kept = register_arrays(self.ir.body)
+        sizes = [t.nbytes * n for name, (t, n) in self.arrays.items() if name not in kept]
+        self.need(sum(sizes) <= MAX_ARRAY_BYTES, "local arrays are too large")
 
     def _field(self, f: Field) -> None:
         self.need(f.rank < 2 or f.kind != "state", f"{f.name}: state has no rank 2")
@@ -135,9 +137,7 @@ class _Checker:
         known = self.arrays.setdefault(name, (s.ty, size))
         self.need(known == (s.ty, size), f"the array {name} is declared twice")
         self.need(name not in self.types, f"{name} is a local")
-        if name not in defined:
-            self.array_bytes += size * s.ty.nbytes
-        self.need(self.array_bytes <= 4 * MAX_ARRAY_BYTES, "local arrays are too large")
+        self.need(size * s.ty.nbytes <= MAX_ARRAY_BYTES, "a local array is too large")
         defined.add(name)
 
     def _astore(self, s: Stmt, defined: set[str]) -> None:

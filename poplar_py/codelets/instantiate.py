@@ -6,7 +6,8 @@ import ast
 from dataclasses import replace
 
 
-from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Field, Ty
+from poplar_py.codelets.arrays import MAX_ARRAY_BYTES, register_arrays
+from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Field, Ty, walk_stmts
 from poplar_py.codelets.errors import CodeletError
 from poplar_py.codelets.language_names import LAYOUTS
 from poplar_py.codelets.lower_expr import lower_expr
@@ -76,11 +77,28 @@ def instantiate(template: ClassTemplate, bindings: dict[str, Value]) -> CodeletI
         lower_body(low, compute.body)
     except RecursionError:
         raise CodeletError("the codelet is nested too deeply", template.loc) from None
+    _check_arrays(low)
     fields = tuple(_with_mutability(f, low.assigned_state) for f in fields)
     name = instance_name(template, bindings)
     return CodeletIR(
         name, template.multi, fields, low.out, worker, template.module.file, template.node.lineno
     )
+
+
+def _check_arrays(low: Lowering) -> None:
+    """Arrays that need memory must fit a worker's scratch."""
+    kept = register_arrays(low.out)
+    total = 0
+    for stmt in walk_stmts(low.out):
+        if stmt.op != "array" or str(stmt.attr[0]) in kept or stmt.ty is None:
+            continue
+        total += int(stmt.attr[1]) * stmt.ty.nbytes
+        if total > MAX_ARRAY_BYTES:
+            raise CodeletError(
+                f"local arrays of {total} bytes: {MAX_ARRAY_BYTES} are possible",
+                low.arrays.get(str(stmt.attr[0]), low.template.loc),
+                "use an InOut field as scratch, or compile-time indices",
+            )
 
 
 def _with_mutability(f: Field, assigned: set[str]) -> Field:

@@ -7,7 +7,9 @@ import math
 from collections.abc import Callable
 
 from poplar_py.codelets import build
+from poplar_py.codelets.arrays import MAX_ARRAY_BYTES
 from poplar_py.codelets.codelet_ir import I32, Expr, Stmt, Ty
+from poplar_py.codelets.errors import place
 from poplar_py.codelets.language_names import MATH_BINARY, MATH_UNARY
 from poplar_py.codelets.lower_expr import (
     as_operand,
@@ -37,8 +39,6 @@ from poplar_py.codelets.lowering import (
 from poplar_py.types import DTYPES, DType, bf16, bool_, f16, f32, u32
 
 __all__ = ["lower_call"]
-
-MAX_ARRAY_BYTES = 16 << 10
 
 
 def lower_call(low: Lowering, node: ast.Call) -> Value:
@@ -176,14 +176,14 @@ def _select(low: Lowering, node: ast.Call) -> Value:
 def _array(low: Lowering, node: ast.Call) -> Value:
     ty = type_value(low, node.args[0])
     size = constant_int(low, node.args[1], "the size of an array")
-    low.array_bytes += max(size, 0) * ty.nbytes
-    if size < 1 or low.array_bytes > MAX_ARRAY_BYTES:
+    if not 1 <= size * ty.nbytes <= MAX_ARRAY_BYTES:
         raise low.fail(
             node,
-            f"local arrays of {low.array_bytes} bytes: {MAX_ARRAY_BYTES} are possible",
+            f"a local array of {size * ty.nbytes} bytes: 1 to {MAX_ARRAY_BYTES} are possible",
             "use an InOut field as scratch",
         )
     name = low.fresh("array")
+    low.arrays[name] = place(low.frame.module.file, node)
     low.emit(Stmt("array", (), (name, size), ty=ty))
     return ArrayRef(name, ty, size)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from poplar_py.codelets.codelet_ir import Expr, Field, Stmt, Ty
 from poplar_py.codelets.errors import CodeletError, place
 from poplar_py.codelets.source import ClassTemplate, SourceModule
-from poplar_py.diagnostics import PoplarPyError
+from poplar_py.diagnostics import Location, PoplarPyError
 from poplar_py.types import DType
 
 __all__ = [
@@ -135,7 +135,7 @@ class Lowering:
         self.count = 0
         self.inlining: list[str] = []
         self.depth = 0
-        self.array_bytes = 0
+        self.arrays: dict[str, Location] = {}
         self.loops = 0
         self.row_fields: dict[str, str] = {}
 

@@ -57,10 +57,26 @@ def activate(v, ACT, lo, hi):
     return v
 
 
+def activate_all(acc, COUNT, ACT, lo, hi):
+    """The activation of every sum; long ones run in a loop, so that their code stands once."""
+    if ACT == 0:
+        return
+    if ACT == 1 or ACT == 6 or ACT == 8:
+        for k in unroll(COUNT):
+            acc[k] = activate(acc[k], ACT, lo, hi)
+        return
+    stage = array(f32x16, COUNT)
+    for k in unroll(COUNT):
+        stage[k] = acc[k]
+    for k in range(COUNT):
+        stage[k] = activate(stage[k], ACT, lo, hi)
+    for k in unroll(COUNT):
+        acc[k] = stage[k]
+
+
 def widen(wide, at, v):
-    """Sixteen lanes into a scalar array: one store each, which the code generator joins."""
-    for j in unroll(16):
-        wide[at + j] = v[j]
+    """Sixteen lanes into a scalar array."""
+    store16(wide, at, v)
 
 
 @vertex
@@ -143,8 +159,7 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
                 for nb in unroll(NB):
                     for p in unroll(PX):
                         acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
-            for k in unroll(NB * PX):
-                acc[k] = activate(acc[k], self.ACT, self.lo, self.hi)
+            activate_all(acc, NB * PX, self.ACT, self.lo, self.hi)
             if self.POST == 1 and len(self.res) > 0:
                 for nb in unroll(NB):
                     for p in unroll(PX):
@@ -205,8 +220,7 @@ class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
                 for nb in unroll(NB):
                     for p in unroll(PX):
                         acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
-            for k in unroll(NB * PX):
-                acc[k] = activate(acc[k], self.ACT, self.lo, self.hi)
+            activate_all(acc, NB * PX, self.ACT, self.lo, self.hi)
             if self.POST == 1 and len(self.res) > 0:
                 for nb in unroll(NB):
                     for p in unroll(PX):
@@ -259,8 +273,7 @@ class DepthwiseBlock(Vertex, Generic[T, KW, S, DX, PX, EL, ER, EP]):
         if self.POST == 0 and len(self.res) > 0:
             for p in unroll(PX):
                 acc[p] = acc[p] + load16(self.res[0], p * 16)
-        for p in unroll(PX):
-            acc[p] = activate(acc[p], self.ACT, self.lo, self.hi)
+        activate_all(acc, PX, self.ACT, self.lo, self.hi)
         if self.POST == 1 and len(self.res) > 0:
             for p in unroll(PX):
                 acc[p] = acc[p] + load16(self.res[0], p * 16)
