@@ -13,13 +13,23 @@ from typing import Any
 
 import numpy as np
 
-import poplar_py.codelets.meaning  # noqa: F401  # maps can be evaluated wherever fuse makes them
+from poplar_py.codelets.meaning import evaluate_map
 from poplar_py.ir.core import Op, Value
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import nn
 from poplar_py.ops.core import Constant
 
-__all__ = ["Call", "Literal", "Tree", "expression", "inputs_of", "literal_of", "size_of", "text_of"]
+__all__ = [
+    "Call",
+    "Literal",
+    "Tree",
+    "evaluate_map",
+    "expression",
+    "inputs_of",
+    "literal_of",
+    "size_of",
+    "text_of",
+]
 
 
 @dataclass(frozen=True)

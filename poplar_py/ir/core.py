@@ -166,9 +166,7 @@ class Op:
 
     def __post_init__(self) -> None:
         types = self.infer_types()
-        self.results: tuple[Value, ...] = tuple(
-            Value(t, "", self, i) for i, t in enumerate(types)
-        )
+        self.results: tuple[Value, ...] = tuple(Value(t, "", self, i) for i, t in enumerate(types))
 
     def infer(self) -> TensorType | tuple[TensorType, ...]:
         """Result types from operands and attributes. Raises ShapeError or TypeMismatch."""
@@ -380,8 +378,8 @@ class Module:
 class Builder:
     """Appends ops to a graph with a current location and placement.
 
-        b = Builder(graph, loc)
-        y = b.add(Relu, x, name="y")
+    b = Builder(graph, loc)
+    y = b.add(Relu, x, name="y")
     """
 
     def __init__(self, graph: Graph, loc: Location = UNKNOWN, ipu: int | None = None) -> None:

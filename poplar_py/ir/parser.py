@@ -155,6 +155,7 @@ class _Session:
         self.file = file
         self.lookup = lookup
         self.values: dict[str, Value] = {}
+        self.defined: list[str] = []
         self.module: Module | None = None
 
     def loc(self, token: Token) -> Location:
@@ -166,7 +167,14 @@ class _Session:
         if text in self.values:
             raise DuplicateName(f"{text} is defined twice", self.loc(token))
         self.values[text] = value
+        self.defined.append(text)
         value.name = "" if text[1:].isdigit() else _name(text)
+
+    def leave(self, count: int) -> None:
+        """Forget all names but the first `count`: the end of a region."""
+        for text in self.defined[count:]:
+            del self.values[text]
+        del self.defined[count:]
 
     def use(self, token: Token) -> Value:
         found = self.values.get(str(token))
@@ -280,15 +288,17 @@ class _Reader(Transformer[Token, Any]):
     def block(self, c: list[Any]) -> tuple[list[Op], list[Value]]:
         return c[:-1], c[-1] or []
 
-    def region_head(self, c: list[Any]) -> tuple[Token, list[Value]]:
-        return c[0], self._inputs(c[1])
+    def region_head(self, c: list[Any]) -> tuple[Token, list[Value], int]:
+        count = len(self.s.defined)
+        return c[0], self._inputs(c[1]), count
 
     def region(self, c: list[Any]) -> tuple[Token, Graph]:
-        (token, inputs), (ops, outputs) = c
+        (token, inputs, count), (ops, outputs) = c
+        self.s.leave(count)
         return token, Graph("", inputs, ops, outputs)
 
     def graph_head(self, c: list[Any]) -> tuple[Token, list[Value], list[Any]]:
-        self.s.values = {}
+        self.s.leave(0)
         return c[0], self._inputs(c[1]), c[2] or []
 
     def graph(self, c: list[Any]) -> tuple[Token, Graph]:
@@ -374,6 +384,13 @@ class _Reader(Transformer[Token, Any]):
             self.s.define(token, value)
 
 
+_WORDS = {
+    Kind.VALUE: "one value",
+    Kind.OPTIONAL: "one value or none",
+    Kind.LIST: "a list of values",
+}
+
+
 def _operand_fields(cls: type[Op], given: tuple[Any, ...], where: Location) -> dict[str, Any]:
     specs = cls.spec.operands
     if len(given) > len(specs):
@@ -381,7 +398,7 @@ def _operand_fields(cls: type[Op], given: tuple[Any, ...], where: Location) -> d
     fields: dict[str, Any] = {}
     for spec, held in zip(specs, given, strict=False):
         if not _fits(spec, held):
-            raise ParseError(f"operand {spec.name} of {cls.opname} is a {spec.annotation}", where)
+            raise ParseError(f"operand {spec.name} of {cls.opname} is {_WORDS[spec.kind]}", where)
         fields[spec.name] = held
     for spec in specs[len(given) :]:
         if spec.default is not MISSING:
@@ -418,5 +435,3 @@ def _region_fields(
 @lru_cache(maxsize=1)
 def _reader() -> _Reader:
     return _Reader()
-
-

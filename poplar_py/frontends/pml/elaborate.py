@@ -47,7 +47,7 @@ from poplar_py.types import DTYPES, DType, TensorType
 __all__ = ["MAX_CALLS", "MAX_STEPS", "elaborate"]
 
 MAX_CALLS = 256
-MAX_STEPS = 200_000
+MAX_STEPS = 100_000
 """Ops and statements of one model: a limit against `repeat` inside `repeat`."""
 _MAX_DEPTH = 4096
 _RECURSION_LIMIT = 60_000

@@ -60,11 +60,11 @@ def call_op(
                 f"{cls.opname} has no argument {name}", remedy=f"it takes {', '.join(order)}"
             )
         given[name] = value
-    like = next((t.dtype for t in map(_first_tensor, given.values()) if t is not None), None)
+    dtypes = tuple(t.dtype for t in map(_first_tensor, given.values()) if t is not None)
     fields: dict[str, Any] = {}
     for spec in (*cls.spec.operands, *cls.spec.attributes):
         if spec.name in given:
-            fields[spec.name] = _field(spec, given[spec.name], builder, like)
+            fields[spec.name] = _field(spec, given[spec.name], builder, dtypes)
         elif spec.default is MISSING and spec.kind is not Kind.OPTIONAL:
             raise TypeMismatch(
                 f"{cls.opname} needs the argument {spec.name}",
@@ -82,16 +82,22 @@ def _first_tensor(value: PmlValue) -> Value | None:
     return value if isinstance(value, Value) else None
 
 
-def _field(spec: FieldSpec, value: PmlValue, builder: Builder, like: DType | None) -> Any:
+def _like(value: PmlValue, dtypes: tuple[DType, ...]) -> DType | None:
+    """The element type that a number takes: that of the first tensor argument of its kind."""
+    kinds = "b" if isinstance(value, bool) else "iuf" if isinstance(value, int) else "f"
+    return next((d for d in dtypes if d.kind in kinds), dtypes[0] if dtypes else None)
+
+
+def _field(spec: FieldSpec, value: PmlValue, builder: Builder, dtypes: tuple[DType, ...]) -> Any:
     if spec.kind is Kind.VALUE:
-        return as_tensor(value, builder, like)
+        return as_tensor(value, builder, _like(value, dtypes))
     if spec.kind is Kind.OPTIONAL:
-        return None if value is None else as_tensor(value, builder, like)
+        return None if value is None else as_tensor(value, builder, _like(value, dtypes))
     if spec.kind is Kind.LIST:
         if not isinstance(value, tuple):
             raise TypeMismatch(f"{spec.name} must be a list, not {describe(value)}")
         items = cast("tuple[PmlValue, ...]", value)
-        return tuple(as_tensor(v, builder, like) for v in items)
+        return tuple(as_tensor(v, builder, _like(v, dtypes)) for v in items)
     return _attribute(spec, value)
 
 
