@@ -21,6 +21,9 @@ __all__ = ["MAX_NUMEL", "Builder"]
 MAX_NUMEL = 1 << 31
 """A tensor with more elements is refused: it fits no machine this project describes."""
 
+MAX_TABLE = 1 << 26
+"""Most elements of an index or weight table made while importing."""
+
 _FOLD_PURE = 1 << 22  # elements of a folded result that does not shrink its operands
 _FOLD_BOUND = 1 << 10  # elements of a result found from bound inputs
 _FOLD_TOTAL = 1 << 28  # elements folded in one import
@@ -340,7 +343,13 @@ class Builder:
     def matmul(self, a: Val, b: Val) -> Val:
         return self.emit(nn.MatMul, a, b)
 
+    def table(self, count: float) -> None:
+        """Check the size of a table of positions or weights before the host makes it."""
+        if count > MAX_TABLE:
+            raise ShapeError(f"a table of {count:g} elements is too large", self.loc)
+
     def iota(self, size: int, dtype: DType = i32) -> Val:
+        self.table(size)
         return self.const(np.arange(size), dtype)
 
     def wide(self, x: Val) -> Val:

@@ -13,6 +13,7 @@ from poplar_py.diagnostics import (
     Location,
     NestingTooDeep,
     PoplarPyError,
+    ShapeError,
     UnknownName,
     UnsupportedOp,
 )
@@ -180,6 +181,8 @@ class Scope:
             if proto.op_type not in error.message:
                 error.message = f"{proto.op_type}: {error.message}"
             raise error.at(loc) from None
+        except MemoryError:
+            raise ShapeError("a tensor is too large for this machine", loc) from None
         except RecursionError:
             raise NestingTooDeep("graphs are nested too deeply", loc) from None
         except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:

@@ -23,7 +23,14 @@ from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx import rules as _rules
 from poplar_py.frontends.onnx.builder import MAX_NUMEL
 from poplar_py.frontends.onnx.importer import Importer, Scope
-from poplar_py.frontends.onnx.proto import TAGS, ProtoReader, element_type, parse_model, read_model
+from poplar_py.frontends.onnx.proto import (
+    TAGS,
+    ProtoReader,
+    check_texts,
+    element_type,
+    parse_model,
+    read_model,
+)
 from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Array, NeedsStatic, Seq, Val
 from poplar_py.ir.core import Graph, Module, Op, Trait, Value
 from poplar_py.types import Dim, TensorType, dtype_of
@@ -284,6 +291,7 @@ def open_onnx(source: str | Path | protos.ModelProto | bytes) -> OnnxModel:
     loc = Location(file, 0, 0)
     if not proto.HasField("graph"):
         raise FileError("this is no ONNX model: it holds no graph", loc)
+    check_texts(proto, loc)
     _check_opsets(proto, loc)
     initial = {i.name for i in proto.graph.initializer}
     initial |= {s.values.name for s in proto.graph.sparse_initializer}

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from poplar_py.diagnostics import FileError, Location, ShapeError, TypeMismatch
+from poplar_py.diagnostics import FileError, Location, NestingTooDeep, ShapeError, TypeMismatch
 from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.values import Array
 from poplar_py.types import DTYPES, DType
@@ -96,6 +96,38 @@ def parse_model(data: bytes, loc: Location) -> protos.ModelProto:
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise FileError("this is no ONNX model: it holds no graph", loc)
     return model
+
+
+_MAX_DEPTH = 48
+
+
+def check_texts(model: protos.ModelProto, loc: Location) -> None:
+    """Raises FileError for a name that is no UTF-8 (protobuf leaves it as bytes)."""
+    texts: list[Any] = [model.graph.name, model.producer_name]
+    texts += [o.domain for o in model.opset_import]
+    for function in model.functions:
+        texts += [function.name, function.domain, *function.input, *function.output]
+        _node_texts(function.node, texts, 0, loc)
+    _graph_texts(model.graph, texts, 0, loc)
+    if any(isinstance(t, bytes) for t in texts):
+        raise FileError("this is no ONNX model: a name is no UTF-8", loc)
+
+
+def _graph_texts(graph: protos.GraphProto, texts: list[Any], depth: int, loc: Location) -> None:
+    if depth > _MAX_DEPTH:
+        raise NestingTooDeep(f"graphs are nested deeper than {_MAX_DEPTH}", loc)
+    for named in (graph.input, graph.output, graph.initializer):
+        texts += [item.name for item in named]
+    _node_texts(graph.node, texts, depth, loc)
+
+
+def _node_texts(nodes: Any, texts: list[Any], depth: int, loc: Location) -> None:
+    for node in nodes:
+        texts += [node.op_type, node.name, node.domain, node.overload, *node.input, *node.output]
+        for attribute in node.attribute:
+            texts += [attribute.name, attribute.ref_attr_name]
+            if attribute.HasField("g"):
+                _graph_texts(attribute.g, texts, depth + 1, loc)
 
 
 class ProtoReader:

@@ -150,6 +150,7 @@ def hardmax(b: Builder, n: Node) -> Val:
         x = b.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
         axis = 1
     best = b.unsqueeze(b.emit(tensor.ArgMax, x, axis=axis), axis)
+    b.table(x.shape[axis])
     places = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.rank)])
     hit = b.equal(b.const(places, i32), best)
     return b.reshape(b.cast(hit, x.dtype), shape)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from poplar_py.diagnostics import InputError, ShapeError
-from poplar_py.frontends.onnx.builder import Builder
+from poplar_py.frontends.onnx.builder import MAX_TABLE, Builder
 from poplar_py.frontends.onnx.node import Node, imports
 from poplar_py.frontends.onnx.rules_index import gather_nd
 from poplar_py.frontends.onnx.values import Val
@@ -294,6 +294,7 @@ def col2im(b: Builder, n: Node) -> Val:
     columns = b.reshape(x, (x.shape[0], channels, *block, *steps))
     taps = math.prod(block)
     flat = b.reshape(columns, (x.shape[0], channels * taps, math.prod(steps)))
+    b.table(taps * math.prod(steps))
     places = np.zeros((taps, math.prod(steps)), np.int64)
     for t, tap in enumerate(np.ndindex(*block)):
         grid = np.zeros((1,) * spatial, np.int64)
@@ -341,6 +342,8 @@ def deform_conv(b: Builder, n: Node) -> Val:
 
 
 def _tap_grid(window: Window, out: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    if math.prod(window.kernel) * math.prod(out) > MAX_TABLE:
+        raise ShapeError(f"{list(window.kernel)} taps of {list(out)} places are too many")
     kh, kw = window.kernel
     lines: list[np.ndarray] = []
     for i in range(2):

@@ -170,6 +170,7 @@ def _samples(
 
 
 def _axis_places(b: Builder, start: Val, size: Val, bins: int, samples: int) -> Val:
+    b.table(bins * samples)
     fraction = (np.arange(bins * samples) + 0.5) / samples
     return start + (size / bins) * b.const(fraction[None, :], f32)
 

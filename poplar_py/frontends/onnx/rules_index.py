@@ -41,6 +41,7 @@ def _check(known: np.ndarray, dim: int, n: Node) -> None:
 
 def _linear(b: Builder, idx: Val, shape: Sequence[int], axis: int) -> Val:
     """Flat positions in a tensor of `shape` of elements whose place along `axis` is idx."""
+    b.table(idx.numel)
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     offset = np.zeros((1,) * idx.rank, np.int64)
     for i, size in enumerate(idx.shape):
@@ -74,6 +75,7 @@ def gather_nd(b: Builder, x: Val, indices: Val, batch: int = 0) -> Val:
     groups = math.prod(x.shape[:batch])
     rows = math.prod(x.shape[batch : batch + depth])
     if batch:
+        b.table(groups)
         start = np.arange(groups).reshape(*x.shape[:batch], *(1,) * (lin.rank - batch)) * rows
         lin = lin + b.const(start, i32)
     flat = b.reshape(x, (groups * rows, *x.shape[batch + depth :]))
@@ -142,6 +144,7 @@ def tensor_scatter(b: Builder, n: Node) -> Val:
         raise ShapeError(f"update {update.type} along axis {axis} of {past.type}", n.loc)
     size, room = update.shape[axis], past.shape[axis]
     start = b.cast(n[2], i32) if n.has(2) else b.const(np.zeros(past.shape[0]), i32)
+    b.table(update.numel)
     line = [1] * past.rank
     line[0], line[axis] = past.shape[0], 1
     steps = np.arange(size).reshape([size if i == axis else 1 for i in range(past.rank)])
@@ -171,6 +174,7 @@ def one_hot(b: Builder, indices: Val, depth: int, axis: int) -> Val:
         idx = b.select(b.less(idx, 0), idx + depth, idx)
     rank = indices.rank + 1
     axis = check_axis(axis, rank)
+    b.table(depth)
     places = np.arange(depth).reshape([-1 if i == axis else 1 for i in range(rank)])
     return b.equal(b.const(places, i32), b.unsqueeze(idx, axis))
 
@@ -188,6 +192,7 @@ def reverse_steps(b: Builder, x: Val, lengths: Val, time: int) -> Val:
     """Reverse the first lengths[batch] steps along `time` (axis 0 or 1; the other is the batch)."""
     steps = x.shape[time]
     line = (-1, 1) if time == 0 else (1, -1)
+    b.table(steps)
     t = b.const(np.arange(steps).reshape(line), i32)
     count = b.unsqueeze(b.cast(lengths, i32), time)
     source = b.select(b.less(t, count), count - 1 - t, t)

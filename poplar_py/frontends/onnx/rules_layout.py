@@ -233,6 +233,7 @@ def pad_other(b: Builder, x: Val, before: Sequence[int], after: Sequence[int], m
         dim = x.shape[axis]
         if dim == 0:
             raise ShapeError(f"cannot pad the empty axis {axis} of {x.type} by {mode}", b.loc)
+        b.table(low + dim + high)
         places = np.arange(-low, dim + high)
         if mode == "edge":
             places = places.clip(0, dim - 1)
@@ -334,6 +335,7 @@ def eye_like(b: Builder, n: Node) -> Val:
     if x.rank != 2:
         raise ShapeError(f"{x.type} is no matrix", n.loc)
     dtype = n.dtype("dtype", 1)[0] if n.set("dtype") else x.dtype
+    b.table(x.numel)
     return b.const(np.eye(x.shape[0], x.shape[1], n.int("k")), dtype)
 
 
@@ -343,6 +345,7 @@ def trilu(b: Builder, n: Node) -> Val:
     upper = bool(n.int("upper", 1))
     rows, cols = x.shape[-2:]
     k = b.reshape(b.cast(n[1], i32), ()) if n.has(1) else b.const(0, i32)
+    b.table(rows * cols)
     offset = b.const(np.arange(cols)[None, :] - np.arange(rows)[:, None], i32)
     inside = b.greater_equal(offset, k) if upper else b.emit(ew.LessEqual, offset, k)
     zero = b.const(np.zeros((), x.dtype.numpy))

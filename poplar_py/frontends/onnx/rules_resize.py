@@ -111,6 +111,7 @@ def _resize(
         region = (roi[i], roi[i + count]) if roi else (0.0, 1.0)
         if size == dim and scale == 1.0 and region == (0.0, 1.0):
             continue
+        b.table(size)
         places = _places(dim, size, scale, mode.transform, region)
         if roi:
             outside.append((axis, (places < 0) | (places > dim - 1)))
@@ -153,8 +154,10 @@ def _axis(b: Builder, x: Val, axis: int, places: np.ndarray, scale: float, mode:
     if mode.kind == "nearest":
         return _pick(b, x, axis, _nearest(places, mode.nearest).clip(0, dim - 1))
     if mode.kind == "linear":
+        b.table(len(places) * (2 / max(scale, 1e-9) if mode.antialias else 2))
         taps, weights = _linear_taps(places, scale, mode)
     elif mode.kind == "cubic":
+        b.table(len(places) * (4 / max(scale, 1e-9) if mode.antialias else 4))
         taps, weights = _cubic_taps(places, scale, mode)
     else:
         raise InputError(f"no resize mode is called {mode.kind!r}", b.loc)
@@ -231,6 +234,7 @@ def _cubic_taps(places: np.ndarray, scale: float, mode: _Mode) -> tuple[np.ndarr
 
 
 def _matrix(b: Builder, x: Val, axis: int, taps: np.ndarray, weights: np.ndarray) -> Val:
+    b.table(len(taps) * x.shape[axis])
     full = np.zeros((len(taps), x.shape[axis]))
     np.add.at(full, (np.arange(len(taps))[:, None], taps), weights)
     moved = b.swap(x, axis, -1)

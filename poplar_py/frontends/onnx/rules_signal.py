@@ -16,6 +16,7 @@ __all__: list[str] = []
 
 def _waves(b: Builder, size: int, bins: int, x: Val) -> tuple[Val, Val]:
     """cos and sin of 2 pi n k / size as [size, bins]."""
+    b.table(size * bins)
     phase = np.outer(np.arange(size), np.arange(bins)) % size
     angle = 2 * np.pi / size * phase
     return b.const(np.cos(angle), x.dtype), b.const(np.sin(angle), x.dtype)
@@ -90,6 +91,7 @@ def stft(b: Builder, n: Node) -> Val:
     if step < 1 or not 1 <= length <= x.shape[1]:
         raise ShapeError(f"frames of {length} every {step} of {x.type}", n.loc)
     frames = 1 + (x.shape[1] - length) // step
+    b.table(frames * length)
     places = np.arange(frames)[:, None] * step + np.arange(length)
     cut = b.gather(x, b.const(places, i32), 1)  # [batch, frames, length, parts]
     if window is not None:
