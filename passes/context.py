@@ -93,5 +93,3 @@ class PassContext:
     def remark(self, text: str) -> None:
         """A note of the running pass for people (`-v`), e.g. an imbalance it could not avoid."""
         self.remarks.append((self.current, text))
-
-

@@ -82,7 +82,8 @@ def test_verifier_finds_faults() -> None:
     y.type = TensorType(f32, (3, 2))
     with pytest.raises(VerifyError, match="by its operands they are"):
         ir.verify(module)
-    assert y.owner is not None and y.owner.reinfer()
+    assert y.owner is not None
+    assert y.owner.reinfer()
     ir.verify(module)
 
 

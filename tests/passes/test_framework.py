@@ -122,7 +122,8 @@ def test_order_table_covers_the_pipelines() -> None:
 def test_every_pass_is_documented() -> None:
     for name in PIPELINES["@default"]:
         cls = get_pass(name)
-        assert cls.__doc__ and cls.level in ("model", "tile")
+        assert cls.__doc__
+        assert cls.level in ("model", "tile")
         assert parse_pipeline(name)
 
 
@@ -143,7 +144,8 @@ def test_printing(tmp_path: Path) -> None:
     assert "// ----- IR before simplify -----\nmodule @m" in text
     assert "// ----- IR after simplify -----" in text
     assert "-  %0: f32[2] = math.neg(%x)\n" in text
-    assert "ms" in text and "infer-shapes" in text
+    assert "ms" in text
+    assert "infer-shapes" in text
     assert steps == ["infer-shapes", "simplify", "fuse"]
     names = sorted(p.name for p in (tmp_path / "dumps").iterdir())
     assert names == ["00-input.pir", "01-infer-shapes.pir", "02-simplify.pir", "03-fuse.pir"]

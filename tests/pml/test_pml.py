@@ -32,12 +32,16 @@ def test_initialisers() -> None:
     assert (weight("ones()") == 1).all()
     assert (weight("constant(2.5)") == np.float32(2.5)).all()
     wide = weight("normal(std=2.0)")
-    assert abs(wide.mean()) < 0.1 and 1.9 < wide.std() < 2.1
+    assert abs(wide.mean()) < 0.1
+    assert 1.9 < wide.std() < 2.1
     flat = weight("uniform(-1, 3)")
-    assert flat.min() >= -1 and flat.max() < 3 and 0.9 < flat.mean() < 1.1
+    assert flat.min() >= -1
+    assert flat.max() < 3
+    assert 0.9 < flat.mean() < 1.1
     bound = np.sqrt(6 / 128)
     glorot = weight("glorot_uniform()")
-    assert np.abs(glorot).max() <= bound and np.abs(glorot).max() > 0.9 * bound
+    assert np.abs(glorot).max() <= bound
+    assert np.abs(glorot).max() > 0.9 * bound
     assert 0.95 < weight("he_normal()").std() / np.sqrt(2 / 64) < 1.05
     assert weight("uniform()", "f16").dtype == np.float16
     assert (weight("7", "i32") == 7).all()
@@ -135,7 +139,8 @@ def test_deep_nesting(expression: str) -> None:
     with pytest.raises(NestingTooDeep) as caught:
         body(f"y = {expression}")
     assert time.perf_counter() - begin < 2.0
-    assert caught.value.loc.line == 2 and caught.value.loc.col > 256
+    assert caught.value.loc.line == 2
+    assert caught.value.loc.col > 256
     assert len(str(caught.value)) < 1000
 
 
