@@ -146,7 +146,9 @@ def _extras(r: Reader, cs: ComputeSet, g: VertexGroup) -> None:
         t.want("[")
         locs: list[Location] = []
         while not t.take("]"):
-            locs.append(UNKNOWN if t.take("none") else t.location())
+            if not t.take("none") and t.kind != "loc":
+                t.fail("loc(...) or none is wanted")
+            locs.append(t.location())
             t.take(",")
         if n and not 0 <= int(index.min()) <= int(index.max()) < len(locs):
             t.fail("a line number that is not in the list")
