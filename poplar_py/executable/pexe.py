@@ -71,18 +71,20 @@ def load_executable(path: str | Path) -> Executable:
         with zipfile.ZipFile(path) as z:
             exe = _Reader(z, loc).executable()
         check_executable(exe)
-    except FileError:
-        raise
+    except FileError as error:
+        raise error.at(loc) from None
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}", loc) from error
     except zipfile.BadZipFile as error:
         raise FileError(f"{path} is no .pexe file: {error}", loc) from error
     except PoplarPyError as error:
         raise FileError(f"{path} is damaged: {error.message}", loc) from error
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise FileError(f"{path} is damaged: {error!r}", loc) from error
+    except KeyError as error:
+        raise FileError(f"{path} is damaged: {error} is missing", loc) from error
+    except (ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise FileError(f"{path} is damaged: {error}", loc) from error
     except (OverflowError, MemoryError, NotImplementedError, RuntimeError) as error:
-        raise FileError(f"{path} is damaged: {error!r}", loc) from error
+        raise FileError(f"{path} is damaged: {error}", loc) from error
     return exe
 
 
@@ -206,10 +208,7 @@ class _Reader:
         """An array of the given type; its header must fit its bytes, so nothing large is made up."""
         raw = self.z.read(f"{name}.npy")
         f = io.BytesIO(raw)
-        version = np.lib.format.read_magic(f)
-        if version != (1, 0):
-            raise ValueError(f"array {name} has format {version}")
-        shape, fortran, found = np.lib.format.read_array_header_1_0(f)
+        shape, fortran, found = _header(name, f)
         wanted = np.dtype(dtype)
         if found != wanted or fortran or len(shape) != ndim:
             raise ValueError(f"array {name} is {found} {shape}, not {wanted}")
@@ -357,6 +356,17 @@ class _Reader:
                 )
             )
         return out
+
+
+def _header(name: str, f: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type of an array; its text is Python, which fails in many ways."""
+    try:
+        version = np.lib.format.read_magic(f)
+        if version != (1, 0):
+            raise ValueError(f"format {version}")
+        return np.lib.format.read_array_header_1_0(f)
+    except Exception as error:
+        raise ValueError(f"the header of array {name} is damaged: {error}") from error
 
 
 def _rows(rows: Any, width: int) -> list[list[Any]]:
