@@ -103,7 +103,7 @@ class Variable:
         s = as_ints(start)
         self._log_start.frombytes(s.tobytes())
         self._log_end.frombytes(as_ints(end).tobytes())
-        self._log_tile.frombytes(np.ascontiguousarray(np.broadcast_to(as_ints(tile), s.shape)).data)
+        self._log_tile.frombytes(np.broadcast_to(as_ints(tile), s.shape).tobytes())
         self.version += 1
         if len(self._log_tile) > _COMPACT_AT:
             self._mapping = self._fold()
