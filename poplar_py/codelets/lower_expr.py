@@ -23,6 +23,9 @@ from poplar_py.codelets.lowering import (
     compile_time,
     guard,
 )
+from poplar_py.codelets.errors import place
+from poplar_py.codelets.fold import FOLDABLE, fold
+from poplar_py.diagnostics import PoplarPyError
 from poplar_py.types import DType, bool_
 
 __all__ = [
@@ -85,18 +88,25 @@ _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
 
 def lower_expr(low: Lowering, node: ast.expr) -> Value:
     """The value of an expression: IR, or something known at compile time."""
+    if type(node) in FOLDABLE:
+        known = fold(low, node)
+        if known is not None:
+            return known
     low.depth += 1
     if low.depth > MAX_EXPR_DEPTH:
         raise low.fail(node, "the expression is nested too deeply", "use locals")
+    handler = _HANDLERS.get(type(node))
+    if handler is None:
+        name = type(node).__name__.lower()
+        raise low.fail(node, f"the expression form {name!r} is not in the vertex language")
     try:
-        handler = _HANDLERS.get(type(node))
-        if handler is None:
-            name = type(node).__name__.lower()
-            raise low.fail(node, f"the expression form {name!r} is not in the vertex language")
-        with guard(low, node):
-            return handler(low, node)
-    finally:
-        low.depth -= 1
+        value = handler(low, node)
+    except PoplarPyError as error:
+        if not error.loc.known:
+            error.loc = place(low.frame.module.file, node)
+        raise
+    low.depth -= 1
+    return value
 
 
 def rvalue(low: Lowering, node: ast.expr) -> build.Operand:

@@ -29,6 +29,8 @@ from poplar_py.codelets.lowering import (
     compile_time,
     guard,
 )
+from poplar_py.codelets.errors import place
+from poplar_py.diagnostics import PoplarPyError
 from poplar_py.types import DType, i64
 
 __all__ = ["lower_body"]
@@ -42,23 +44,31 @@ def lower_body(low: Lowering, body: Sequence[ast.stmt]) -> bool:
         if handler is None:
             name = type(node).__name__.lower()
             raise low.fail(node, f"the statement {name!r} is not in the vertex language")
-        with guard(low, node):
+        try:
             if handler(low, node):
                 return True
+        except PoplarPyError as error:
+            if not error.loc.known:
+                error.loc = place(low.frame.module.file, node)
+            raise
     return False
 
 
-def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names bound anywhere inside."""
-    return {
-        n.id
-        for root in nodes
-        for n in ast.walk(root)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+def assigned_names(low: Lowering, loop: ast.For | ast.While) -> frozenset[str]:
+    """Names bound anywhere inside a loop."""
+    found = low.assigned_cache.get(loop)
+    if found is None:
+        found = frozenset(
+            n.id
+            for root in loop.body
+            for n in ast.walk(root)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )
+        low.assigned_cache[loop] = found
+    return found
 
 
-def forget_known(low: Lowering, names: set[str]) -> None:
+def forget_known(low: Lowering, names: frozenset[str]) -> None:
     """Locals about to change in a loop or branch no longer have a known value."""
     for name in names:
         binding = low.frame.names.get(name)
@@ -322,7 +332,7 @@ def _loop_body(low: Lowering, body: Sequence[ast.stmt]) -> list[Stmt]:
 
 def _while(low: Lowering, node: ast.While) -> bool:
     _no_else(low, node)
-    forget_known(low, assigned_names(node.body))
+    forget_known(low, assigned_names(low, node))
     line = low.line
     saved, low.out = low.out, []
     cond = condition(low, node.test)
@@ -425,7 +435,7 @@ def _for_range(low: Lowering, node: ast.For, name: str, call: ast.Call) -> bool:
     start = index_expr(low, call.args[0]) if len(call.args) > 1 else build.const(0, I32)
     stop = index_expr(low, call.args[min(1, len(call.args) - 1)])
     ty = Ty(i64) if 8 in (start.ty.dtype.size, stop.ty.dtype.size) else I32
-    forget_known(low, assigned_names(node.body))
+    forget_known(low, assigned_names(low, node))
     line = low.line
     held = low.frame.names.get(name)
     ir_name = low.fresh(name)

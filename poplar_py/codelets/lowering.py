@@ -127,6 +127,8 @@ class Lowering:
         self.fields = {f.name: f for f in fields}
         self.assigned_state: set[str] = set()
         self.class_constants: dict[str, ast.expr] = {}
+        self.folded_constants: dict[str, int | float | None] = {}
+        self.assigned_cache: dict[ast.AST, frozenset[str]] = {}
         self.constant_values: dict[tuple[str, str], Value] = {}
         self.out: list[Stmt] = []
         self.frame = Frame({}, template.module)
