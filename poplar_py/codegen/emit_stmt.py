@@ -232,7 +232,7 @@ def _for(k: Kernel, s: Stmt) -> None:
 
     keys = assigned_keys(k, s.body) | {name}
     target = e.loop(keys, lambda _t: emit_body(k, s.body), latch, "for")
-    k.wants_loop_passes |= not any(b.op in _LOOPS for b in walk_stmts(s.body)) and _scalar(s.body)
+    k.wants_loop_passes |= not k.checked and _vectorisable(s.body)
     e.merge(target.label, target.edges)
     if not e.dead:
         exits.append(e.edge())
@@ -241,15 +241,15 @@ def _for(k: Kernel, s: Stmt) -> None:
     e.env.pop(name, None)
 
 
-_LOOPS = frozenset({"for", "while", "loop"})
+_LOOPS = frozenset({"for", "while", "loop", "break", "return", "leave", "setstate", "abort"})
 
 
-def _scalar(body: list[Stmt]) -> bool:
-    """Whether an innermost loop has no short vectors and stores to memory: LLVM may vectorise it."""
+def _vectorisable(body: list[Stmt]) -> bool:
+    """Whether LLVM may vectorise a loop: innermost, one way through, scalar, with stores."""
     stores = False
     for stmt in walk_stmts(body):
-        stores |= stmt.op in ("store", "assign")
-        if any(x.ty.lanes > 1 for a in stmt.args for x in walk_expr(a)):
+        stores |= stmt.op == "store"
+        if stmt.op in _LOOPS or any(x.ty.lanes > 1 for a in stmt.args for x in walk_expr(a)):
             return False
     return stores
 
