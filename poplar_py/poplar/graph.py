@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingType
 from contextlib import contextmanager
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,9 @@ from poplar_py.poplar.views import Affine, View
 from poplar_py.poplar.where import caller
 from poplar_py.target import Target
 from poplar_py.types import DType, dtype_of
+
+if TYPE_CHECKING:
+    from poplar_py.poplar.virtual import VirtualGraph
 
 MAX_ELEMENTS = 1 << 40
 
@@ -104,6 +107,15 @@ class Graph:
     def num_tiles(self) -> int:
         """Tiles this graph (or virtual graph) may use."""
         return self._tiles
+
+    def create_virtual_graph(
+        self, begin: int | Sequence[int], end: int | None = None
+    ) -> VirtualGraph:
+        """Tiles ``begin`` to ``end - 1``, or the listed ones, as a graph of their own numbers that
+        shares all else with this one. Raises InvalidTileMapping."""
+        from poplar_py.poplar.virtual import virtual_graph
+
+        return virtual_graph(self, begin, end)
 
     # ------------------------------------------------------------------ variables
     def add_variable(
