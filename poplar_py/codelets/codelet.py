@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from poplar_py.codelets.codelet_ir import CodeletIR, Field
-from poplar_py.codelets.cycle_tables import TABLES
+from poplar_py.codelets.cycle_tables import TABLES, TILE_NAMES
 from poplar_py.codelets.cycles import IssueModel
 from poplar_py.codelets.errors import CodeletError
 from poplar_py.codelets.instantiate import bind_parameters, instance_name, instantiate
@@ -77,6 +77,11 @@ class Codelet:
     def code_bytes(self) -> int:
         """Bytes of machine code on a tile, shared by all its vertices there."""
         return self._model.code_bytes
+
+    @property
+    def whole_tile(self) -> bool:
+        """Whether `cycles` are tile cycles (all workers at once), not those of one worker."""
+        return self.multi or self.name.partition("<")[0] in TILE_NAMES
 
     @property
     def state_bytes(self) -> int:

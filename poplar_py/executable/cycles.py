@@ -67,6 +67,10 @@ def _codelet_cycles(g: VertexGroup) -> Ints:
     return np.broadcast_to(cycles, (g.n,)).astype(I8)
 
 
+def _whole_tile(g: VertexGroup) -> bool:
+    return bool(getattr(g.codelet, "whole_tile", g.codelet.multi))
+
+
 def tile_cycles(cs: ComputeSet, cost: list[Ints], model: CycleModel) -> Ints:
     """Compute cycles of every tile, int64[tiles]."""
     groups = [(g, c) for g, c in zip(cs.groups, cost, strict=True) if g.n]
@@ -75,7 +79,7 @@ def tile_cycles(cs: ComputeSet, cost: list[Ints], model: CycleModel) -> Ints:
     tile = np.concatenate([g.tiles for g, _ in groups])
     seq = np.concatenate([g.seq for g, _ in groups])
     cycles = np.concatenate([c for _, c in groups])
-    multi = np.concatenate([np.full(g.n, g.codelet.multi, np.bool_) for g, _ in groups])
+    multi = np.concatenate([np.full(g.n, _whole_tile(g), np.bool_) for g, _ in groups])
     if len(groups) > 1:
         order = np.argsort(seq, kind="stable")
         tile, cycles, multi = tile[order], cycles[order], multi[order]
