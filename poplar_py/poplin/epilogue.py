@@ -216,6 +216,8 @@ _EVALUATE: dict[str, Callable[..., Any]] = {
     "square": np.square,
     "erf": np.vectorize(math.erf),
     "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "min": np.minimum,
+    "max": np.maximum,
 }
 _SAMPLES = np.concatenate([np.linspace(-12.0, 12.0, 193), [-80.0, -40.0, -20.0, 20.0, 40.0, 80.0]])
 
@@ -227,7 +229,9 @@ def _smooth_forms() -> tuple[tuple[int, Any], ...]:
     inner = 0.7978845608028654 * (x + 0.044715 * x**3)
     gate = 1.0 / (1.0 + np.exp(-x))
     forms = ((GELU, 0.5 * x * (1 + erf)), (GELU_TANH, 0.5 * x * (1 + np.tanh(inner))))
-    return (*forms, (SILU, x * gate), (SIGMOID, gate), (TANH, np.tanh(x)))
+    step = np.clip(x + 3.0, 0.0, 6.0)
+    known = ((SILU, x * gate), (SIGMOID, gate), (TANH, np.tanh(x)), (HARDSWISH, x * step / 6.0))
+    return (*forms, *known)
 
 
 def _value(node: Node, variable: Node) -> Any:
