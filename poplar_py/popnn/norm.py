@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.reduction import reduce
+from poplar_py.poputil.blocked import lane_addresses
 from poplar_py.poputil.boxes import grid_boxes, rows_per_vertex
-from poplar_py.poputil.layout import fresh
+from poplar_py.poputil.layout import clone_layout, fresh
 from poplar_py.poputil.place import interval_mapping, place_near
 from poplar_py.types import DType, f32, f64
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["layer_norm", "log_softmax", "softmax"]
 
+Ints = npt.NDArray[np.int64]
 ROW = 24576
 """Longest row that one vertex takes; longer ones are composed of reductions and maps."""
 
@@ -106,7 +110,7 @@ def layer_norm(
 
 def _rows(
     graph: Graph,
-    x: Tensor,
+    rows: Tensor,
     n: int,
     codelet: str,
     parts: dict[str, Tensor | None],
@@ -114,20 +118,82 @@ def _rows(
     prog: program.Sequence,
     name: str,
 ) -> Tensor:
-    count = x.numel // n
-    lo, size = grid_boxes((count,), (rows_per_vertex(count, n, graph.num_tiles, 256),))
-    begin, end = lo[:, 0] * n, (lo[:, 0] + size[:, 0]) * n
-    flat = x.flatten()
-    tile = place_near(graph, flat, begin)
-    mapping = interval_mapping(end - begin, tile)
-    out = graph.add_variable(x.dtype, (count, n), name, mapping=mapping)
-    edges = {"out": Edges.flat(out.flatten(), begin, end), "x": Edges.flat(flat, begin, end)}
+    """Vertices on whole rows of n elements; rows that lie in blocks of 16 are worked on in place."""
+    count = rows.numel // n
+    flat = rows.reshape((count, n))
+    made = _blocked_rows(graph, flat, n, name)
+    step = rows_per_vertex(count, n, graph.num_tiles, 256)
+    if made is not None:
+        codelet = codelet.replace("<", "Blocks<", 1)
+        step = _even_step(made.source, step)
+    lo, size = grid_boxes((count,), (step,))
+    first, rows_of = lo[:, 0], size[:, 0]
+    tile = place_near(graph, flat.flatten(), first * n)
+    if made is not None:
+        out = made.out
+        edges = {"out": made.edges(made.target, first, rows_of, rows.dtype)}
+        edges["x"] = made.edges(made.source, first, rows_of, rows.dtype)
+        state = {"rows": rows_of.astype(np.int32), **state}
+    else:
+        mapping = interval_mapping(rows_of * n, tile)
+        out = graph.add_variable(rows.dtype, (count, n), name, mapping=mapping)
+        begin, end = first * n, (first + rows_of) * n
+        edges = {
+            "out": Edges.flat(out.flatten(), begin, end),
+            "x": Edges.flat(flat.flatten(), begin, end),
+        }
+        state = {"n": n, **state}
     for field, t in parts.items():
-        edges[field] = optional_edges(t, len(tile), x.dtype)
+        edges[field] = optional_edges(t, len(tile), rows.dtype)
     cs = graph.add_compute_set(name)
-    graph.add_vertices(cs, codelet, tile, edges, {"n": n, **state}, name=name)
+    graph.add_vertices(cs, codelet, tile, edges, state, name=name)
     prog.add(program.Execute(cs))
     return out
+
+
+@dataclass(frozen=True)
+class _Blocked:
+    """Rows in blocks of 16: addresses int64[n / 16, rows] of the input and of the output `out`."""
+
+    out: Tensor
+    source: Ints
+    target: Ints
+
+    @staticmethod
+    def edges(address: Ints, first: Ints, rows: Ints, dtype: DType) -> Edges:
+        """For every vertex n / 16 edges of `rows` rows, block by block."""
+        blocks = len(address)
+        start = address[:, first].T.ravel()
+        length = np.repeat(rows * 16, blocks)
+        edges = Edges.from_runs(np.arange(len(start) + 1), start, length, dtype)
+        return Edges.nested(np.arange(len(first) + 1) * blocks, edges)
+
+
+def _blocked_rows(graph: Graph, rows: Tensor, n: int, name: str) -> _Blocked | None:
+    """Addresses of rows [count, n] that lie in blocks of 16, and an output of the same layout."""
+    if n % 16 or n == 16 or len(rows.runs()[0]) * 32 > rows.numel * 2 or rows.is_contiguous():
+        return None
+    if len(rows.runs()[0]) <= rows.shape[0]:
+        return None
+    source = lane_addresses(graph, rows)
+    if source is None:
+        return None
+    made = clone_layout(graph, rows, rows.dtype, name)
+    if made is None:
+        return None
+    target = lane_addresses(graph, made[0])
+    return None if target is None else _Blocked(made[0], source, target)
+
+
+def _even_step(address: Ints, step: int) -> int:
+    """The most rows, no more than `step`, that always lie side by side within a block."""
+    count = address.shape[1]
+    while step > 1:
+        inside = np.arange(1, count) % step != 0
+        if bool((np.diff(address, axis=1)[:, inside] == 16).all()):
+            return step
+        step //= 2
+    return 1
 
 
 def optional_edges(t: Tensor | None, vertices: int, dtype: DType) -> Edges:

@@ -18,6 +18,8 @@ import numpy.typing as npt
 from poplar_py.poplar import program
 from poplar_py.poplar.arrays import offsets_of, ragged
 from poplar_py.poplar.edges import Edges
+from poplar_py.popops.elementwise import map as map_expr
+from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.blocked import add_blocked, blocked_base
 from poplar_py.poputil.boxes import grid_boxes
 from poplar_py.poputil.layout import fresh, memory_order
@@ -100,6 +102,8 @@ def max_pool(
     if prod(shape) == 0:
         return fresh(graph, x.dtype, shape, name), fresh(graph, i32, shape, name)
     blocks = None if indices else _blocks(graph, x)
+    if blocks is None and not indices and _planar(params):
+        return _plane_pool(graph, x, params, shape, prog, name), None
     work = _plan(x, blocks, params)
     tile = _tiles(graph, work)
     out, flat, begin = _output(graph, x, work, shape, tile, blocks is not None, name)
@@ -108,7 +112,8 @@ def max_pool(
     cs = graph.add_compute_set(name)
     prog_step = program.Execute(cs)
     if not indices:
-        codelet = f"popnn::MaxPool<{x.dtype.name},{work.lanes}>"
+        kernel = params.kernel[-1] if params.kernel[-1] <= 3 else 0
+        codelet = f"popnn::MaxPool<{x.dtype.name},{work.lanes},{kernel}>"
         graph.add_vertices(cs, codelet, tile, edges, state, name=name)
         prog.add(prog_step)
         return out, None
@@ -144,6 +149,8 @@ def avg_pool(
     shape = (*x.shape[:2], *spatial)
     if prod(shape) == 0:
         return fresh(graph, x.dtype, shape, name)
+    if params.kernel == tuple(x.shape[2:]) and not any(params.pads):
+        return _global_mean(graph, x, prog, name)
     blocks = _blocks(graph, x)
     work = _plan(x, blocks, params)
     tile = _tiles(graph, work)
@@ -158,6 +165,75 @@ def avg_pool(
     graph.add_vertices(cs, codelet, tile, edges, state, name=name)
     prog.add(program.Execute(cs))
     return out
+
+
+def _planar(params: PoolParams) -> bool:
+    """Whether MaxPoolPlane can do it: at most two spatial dims, steps of one or two pixels."""
+    return len(params.kernel) <= 2 and params.strides[-1] <= 2
+
+
+def _plane_pool(
+    graph: Graph,
+    x: Tensor,
+    params: PoolParams,
+    shape: tuple[int, ...],
+    prog: program.Sequence,
+    name: str,
+) -> Tensor:
+    """Max pooling of row-major planes: a vertex makes some rows of one plane."""
+    height, width = (1, *x.shape[2:])[-2:]
+    out_height, out_width = (1, *shape[2:])[-2:]
+    one = len(params.kernel) == 1
+    taps, stride, dilation, pad = (
+        (1, 1, 1, 0)
+        if one
+        else (params.kernel[0], params.strides[0], params.dilations[0], params.pads[0])
+    )
+    planes = prod(x.shape[:2])
+    share = -(-planes * out_height // graph.num_tiles)
+    step = max(1, min(out_height, share, -(-512 // out_width)))
+    lo, size = grid_boxes((planes, out_height), (1, step))
+    top = lo[:, 1] * stride - pad
+    low = np.clip(top, 0, height - 1)
+    high = np.clip(top + (size[:, 1] - 1) * stride + (taps - 1) * dilation + 1, low + 1, height)
+    source = x.reshape((planes * height * width,))
+    begin = (lo[:, 0] * height + low) * width
+    tile = place_near(graph, source, begin)
+    out_size = size[:, 1] * out_width
+    out_begin = np.cumsum(out_size) - out_size
+    out = graph.add_variable(x.dtype, shape, name, mapping=interval_mapping(out_size, tile))
+    edges = {
+        "out": Edges.flat(out.flatten(), out_begin, out_begin + out_size),
+        "x": Edges.flat(source, begin, begin + (high - low) * width),
+    }
+    state = {
+        "rows": (high - low).astype(np.int32),
+        "width": width,
+        "out_width": out_width,
+        "kernel_rows": taps,
+        "kernel": params.kernel[-1],
+        "stride_rows": stride,
+        "dilation_rows": dilation,
+        "dilation": params.dilations[-1],
+        "top": (top - low).astype(np.int32),
+        "off": -params.pads[len(params.kernel) - 1],
+    }
+    cs = graph.add_compute_set(name)
+    codelet = f"popnn::MaxPoolPlane<{x.dtype.name},{params.strides[-1]}>"
+    graph.add_vertices(cs, codelet, tile, edges, state, name=name)
+    prog.add(program.Execute(cs))
+    return out
+
+
+def _global_mean(graph: Graph, x: Tensor, prog: program.Sequence, name: str) -> Tensor:
+    """The mean of every plane, one element each: x [N, C, *in] to [N, C, 1, ...]."""
+    acc = f64 if x.dtype is f64 else f32
+    dims = range(2, len(x.shape))
+    count = float(prod(x.shape[2:]))
+    total = reduce(graph, x, dims, "sum", prog, f"{name}/sum", acc)
+    text = f"cast(div($0,c({count})),{x.dtype.name})"
+    mean = map_expr(graph, text, [total], prog, name, x.dtype)
+    return mean.reshape((*x.shape[:2], *([1] * len(dims))))
 
 
 def _blocks(graph: Graph, x: Tensor) -> Tensor | None:

@@ -9,6 +9,7 @@ address of every 16-lane vector of a view (`lane_addresses`) and read it in plac
 from __future__ import annotations
 
 import weakref
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -149,7 +150,7 @@ def blocked_base(graph: Graph, tensor: Tensor) -> Tensor | None:
     full = (n, blocks_of(channels), *spatial, LANES)
     first = tensor.slice(0, 1, 1).runs()[0][:1]
     variable = graph.variables[variable_ids(graph, first).item()]
-    if tuple(variable.shape) != full or not is_marked(graph, variable.id):
+    if variable.size != prod(full) or not is_marked(graph, variable.id):
         return None
     address = lane_addresses(graph, tensor.dim_shuffle((0, *range(2, rank), 1)))
     if address is None:

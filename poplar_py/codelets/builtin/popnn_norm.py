@@ -128,3 +128,78 @@ class LayerNorm(Vertex, Generic[T, ACC, SCALE, BIAS]):
                 if BIAS:
                     z = z + cast(self.bias[0][k], ACC)
                 self.out[at + k] = cast(z, T)
+
+
+@vertex
+class SoftmaxBlocks(Vertex, Generic[T, ACC, LOG]):
+    """Softmax of `rows` rows stored as blocks of 16: x[k] holds elements 16 k .. of every row."""
+
+    out: Vector[Output[Vector[T, ONE_PTR]]]
+    x: Vector[Input[Vector[T, ONE_PTR]]]
+    rows: i32
+
+    def compute(self) -> None:
+        blocks = len(self.x)
+        for r in range(self.rows):
+            at = r * 16
+            best = cast(load_raw(self.x[0], at, 16), ACC)
+            for k in range(1, blocks):
+                best = max(best, cast(load_raw(self.x[k], at, 16), ACC))
+            top = max16(best)
+            tops = splat(top, 16)
+            acc = splat(ACC(0), 16)
+            for k in range(blocks):
+                e = exp(cast(load_raw(self.x[k], at, 16), ACC) - tops)
+                if T == ACC and not LOG:
+                    store_raw(self.out[k], at, cast(e, T), 16)
+                acc = acc + e
+            total = sum16(acc)
+            if LOG:
+                lows = splat(top + log(total), 16)
+                for k in range(blocks):
+                    v = cast(load_raw(self.x[k], at, 16), ACC) - lows
+                    store_raw(self.out[k], at, cast(v, T), 16)
+            else:
+                invs = splat(ACC(1) / total, 16)
+                for k in range(blocks):
+                    if T == ACC:
+                        v1 = load_raw(self.out[k], at, 16) * cast(invs, T)
+                        store_raw(self.out[k], at, v1, 16)
+                    else:
+                        e2 = exp(cast(load_raw(self.x[k], at, 16), ACC) - tops)
+                        store_raw(self.out[k], at, cast(e2 * invs, T), 16)
+
+
+@vertex
+class LayerNormBlocks(Vertex, Generic[T, ACC, SCALE, BIAS]):
+    """LayerNorm of `rows` rows stored as blocks of 16."""
+
+    out: Vector[Output[Vector[T, ONE_PTR]]]
+    x: Vector[Input[Vector[T, ONE_PTR]]]
+    scale: Vector[Input[Vector[T, ONE_PTR]]]
+    bias: Vector[Input[Vector[T, ONE_PTR]]]
+    rows: i32
+    eps: f32
+
+    def compute(self) -> None:
+        blocks = len(self.x)
+        count = cast(blocks * 16, ACC)
+        for r in range(self.rows):
+            at = r * 16
+            acc = splat(ACC(0), 16)
+            for k in range(blocks):
+                acc = acc + cast(load_raw(self.x[k], at, 16), ACC)
+            means = splat(sum16(acc) / count, 16)
+            sq = splat(ACC(0), 16)
+            for k in range(blocks):
+                d = cast(load_raw(self.x[k], at, 16), ACC) - means
+                sq = sq + d * d
+            inv = ACC(1) / sqrt(sum16(sq) / count + cast(self.eps, ACC))
+            invs = splat(inv, 16)
+            for k in range(blocks):
+                y = (cast(load_raw(self.x[k], at, 16), ACC) - means) * invs
+                if SCALE:
+                    y = y * cast(load_raw(self.scale[0], k * 16, 16), ACC)
+                if BIAS:
+                    y = y + cast(load_raw(self.bias[0], k * 16, 16), ACC)
+                store_raw(self.out[k], at, cast(y, T), 16)
