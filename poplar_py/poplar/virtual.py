@@ -84,7 +84,7 @@ def virtual_graph(
         tiles = np.arange(begin, max(begin, last), dtype=np.int32)
     else:
         tiles = np.asarray(begin, np.int32)
-    inside = len(tiles) and 0 <= int(tiles.min()) and int(tiles.max()) < parent.num_tiles
+    inside = len(tiles) and int(tiles.min()) >= 0 and int(tiles.max()) < parent.num_tiles
     if not inside or len(np.unique(tiles)) != len(tiles):
         fail(
             InvalidTileMapping,

@@ -23,7 +23,7 @@ def test_tiles_are_those_of_the_second_ipu() -> None:
     one = part.add_variable(f32, (4,), "one", 3)
     line = part.add_variable(f32, (64,), "line", "linear")
     assert set(whole.get_tile_mapping(one).tile.tolist()) == {11}
-    assert set(whole.get_tile_mapping(line).tile.tolist()) == set(range(8, 16))
+    assert set(whole.get_tile_mapping(line).tile.tolist()) <= set(range(8, 16))
     assert set(part.get_tile_mapping(one).tile.tolist()) == {3}
     assert len(whole.variables) == 2
 
