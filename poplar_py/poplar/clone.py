@@ -163,7 +163,7 @@ def _moved_affine(view: Affine, place: _Place, base: int) -> Affine | None:
             digits.append((size, step))
         dims.append(tuple(digits))
     moved = Affine(base + origin, tuple(dims), view.shape)
-    old_start, old_length = view.runs()
+    old_start, old_length = _cut_at_spans(view, place)
     new_start, new_length = moved.runs()
     if len(new_start) > len(old_start) or moved.size != view.size:
         return None

@@ -24,7 +24,10 @@ def fresh(graph: Graph, rng: np.random.Generator, shape: tuple[int, ...]) -> Pai
     var = graph.variables[-1]
     for _ in range(int(rng.integers(1, 5))):
         a, b = sorted(rng.integers(0, t.numel + 1, 2).tolist())
-        graph.set_tile_mapping(t.flatten().slice(a, b), int(rng.integers(16)))
+        part = t.flatten().slice(a, b)
+        if rng.random() < 0.5:
+            part = part.sub_sample(2) if rng.random() < 0.5 else part.reverse()
+        graph.set_tile_mapping(part, int(rng.integers(16)))
     return t, var.base + np.arange(t.numel).reshape(shape)
 
 
