@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from poplar_py.codegen import mathlib
 from poplar_py.codegen.emit_core import const_text, llvm_type, mangle, memory_type, scalar_type
+from poplar_py.codegen.lanes import Lanes
 from poplar_py.codelets.codelet_ir import BINARY, COMPARE, UNARY, Expr, Ty
 from poplar_py.types import bf16, bool_, f16, f32, f64, i32, u8
 
@@ -277,6 +278,8 @@ def convert(k: Kernel, value: str, src: Ty, dst: Ty) -> str:
         return k.e.op(f"{'uitofp' if b.is_float else 'zext'} {s} {value} to {d}")
     if a.is_float and b.is_float:
         return k.e.op(f"{'fpext' if b.size > a.size else 'fptrunc'} {s} {value} to {d}")
+    if a is f32 and src.lanes > 1 and (b.size < 4 or b is i32):
+        return Lanes(k.e, value, src).saturated(b).text
     if a.is_float:
         sat = "fptosi.sat" if b.kind == "i" else "fptoui.sat"
         return k.e.call(d, f"llvm.{sat}.{mangle(d)}.{mangle(s)}", f"{s} {value}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from poplar_py.codegen.emit_core import Emitter, const_text, llvm_type, mangle
 from poplar_py.codelets.codelet_ir import Ty
-from poplar_py.types import DType, bool_
+from poplar_py.types import DTYPES, DType, bool_
 
 __all__ = ["Lanes", "poly", "select"]
 
@@ -138,11 +138,28 @@ class Lanes:
         return Lanes(self.e, self.e.op(line), ty)
 
     def to_int(self, dtype: DType) -> Lanes:
-        """To signed ints, saturating; NaN gives 0."""
+        """To signed ints that can hold the truncated value; NaN gives 0.
+
+        (The saturating intrinsic would become one scalar conversion a lane.)
+        """
         ty = Ty(dtype, self.ty.lanes)
-        a, b = llvm_type(self.ty), llvm_type(ty)
-        name = f"llvm.fptosi.sat.{mangle(b)}.{mangle(a)}"
-        return Lanes(self.e, self.e.call(b, name, f"{a} {self.text}"), ty)
+        known = select(self.is_nan(), self.const(0.0), self)
+        line = f"fptosi {llvm_type(self.ty)} {known.text} to {llvm_type(ty)}"
+        return Lanes(self.e, self.e.op(line), ty)
+
+    def saturated(self, dtype: DType) -> Lanes:
+        """f32 to i32 or a narrower int, saturating; NaN gives 0."""
+        bits, signed = 8 * dtype.size, dtype.kind == "i"
+        low = -(2.0 ** (bits - 1)) if signed else 0.0
+        top = 2 ** (bits - 1 if signed else bits) - 1
+        exact = float(top) if bits < 32 else 2147483520.0
+        i32 = DTYPES["i32"]
+        value = self.at_most(exact).at_least(low).to_int(i32)
+        if bits == 32:
+            return select(self > exact, value.const(top), value)
+        narrow = Ty(dtype, self.ty.lanes)
+        line = f"trunc {llvm_type(value.ty)} {value.text} to {llvm_type(narrow)}"
+        return Lanes(self.e, self.e.op(line), narrow)
 
 
 def select(cond: Lanes, a: Lanes, b: Lanes) -> Lanes:
