@@ -107,6 +107,7 @@ class _Build:
             remote_buffers={h: self.region_of("remote", h) for h in self.graph.remote_buffers},
             arena_bytes=out.arena_end,
             wide=self.wide,
+            remote_rows={h: b.repeats for h, b in self.graph.remote_buffers.items()},
         )
 
     def region_of(self, kind: str, name: str) -> int:

@@ -170,6 +170,7 @@ class Executable:
     arena_bytes: int
     wide: bool
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    remote_rows: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def vertices(self) -> int:

@@ -130,6 +130,7 @@ def _manifest(exe: Executable, arrays: Arrays) -> dict[str, Any]:
         "host_writes": exe.host_writes,
         "host_reads": exe.host_reads,
         "remote_buffers": exe.remote_buffers,
+        "remote_rows": exe.remote_rows,
         "arena_bytes": exe.arena_bytes,
         "wide": exe.wide,
         "metadata": exe.metadata,
@@ -267,6 +268,7 @@ class _Reader:
             arena_bytes=_int(m["arena_bytes"]),
             wide=bool(m["wide"]),
             metadata=dict(m["metadata"]),
+            remote_rows={str(k): _count(v) for k, v in m["remote_rows"].items()},
         )
 
     def codelet(self, number: int) -> Codelet:

@@ -38,3 +38,14 @@ __all__ = [
     "errors",
     "program",
 ]
+
+_LATER = ("Device", "Engine", "compile_graph")
+
+
+def __getattr__(name: str) -> object:
+    """Engine, Device and compile_graph stand above this level; they are loaded when asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module("poplar_py.runtime.poplar_engine"), name)

@@ -1,0 +1,201 @@
+"""Poplar's Engine over tile graphs: compile, load on a device, connect streams, run programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poplar_py.diagnostics import InputError, OptionError
+from poplar_py.executable.build import BuildOptions, build_executable
+from poplar_py.executable.executable import Executable
+from poplar_py.executable.pexe import load_executable
+from poplar_py.poplar.graph import Graph
+from poplar_py.poplar.program import Program
+from poplar_py.runtime.cycles import CycleReport
+from poplar_py.runtime.engine import TileEngine
+
+__all__ = ["Device", "Engine", "compile_graph"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """Simulated IPUs: host threads and replicas. A device can hold one engine at a time or many;
+    nothing is exclusive."""
+
+    threads: int | None = None
+    replicas: int = 1
+
+
+def compile_graph(
+    graph: Graph, programs: Program | Sequence[Program], *, allow_out_of_memory: bool = False
+) -> Executable:
+    """Compile a graph with its programs (numbered in order)."""
+    todo = [programs] if isinstance(programs, Program) else list(programs)
+    return build_executable(graph, todo, BuildOptions(allow_out_of_memory=allow_out_of_memory))
+
+
+class Engine:
+    """Runs the programs of a graph.
+
+    ``Engine(graph, programs)`` compiles; ``Engine(executable)`` takes what `compile_graph` gave, or
+    the path of a ``.pexe`` file. Options by name: threads, replicas, faithful_exchange, checked.
+    Poplar's own option strings are accepted; those that only tune its compiler change nothing.
+    """
+
+    def __init__(
+        self,
+        what: Graph | Executable | str,
+        programs: Program | Sequence[Program] = (),
+        options: Mapping[str, str] | None = None,
+        *,
+        threads: int | None = None,
+        replicas: int = 1,
+        faithful_exchange: bool = False,
+        checked: bool | None = None,
+    ) -> None:
+        if isinstance(what, Graph):
+            what = compile_graph(what, programs)
+        elif isinstance(what, str):
+            what = load_executable(what)
+        if options is not None and any(not isinstance(v, str) for v in options.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError("option values are strings", remedy='{"name": "value"}')
+        self.executable = what
+        self._threads, self._replicas = threads, replicas
+        self._faithful, self._checked = faithful_exchange, checked
+        self._streams: dict[str, Any] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._engine: TileEngine | None = None
+
+    # ------------------------------------------------------------------ life
+    def load(self, device: Device | None = None) -> None:
+        """Put the program on a device: tile memories get their first contents."""
+        threads = self._threads if device is None or device.threads is None else device.threads
+        replicas = self._replicas if device is None else max(device.replicas, self._replicas)
+        if self._engine is not None:
+            self._engine.close()
+        engine = TileEngine(
+            self.executable,
+            threads=threads,
+            replicas=replicas,
+            faithful_exchange=self._faithful,
+            checked=self._checked,
+        )
+        for name, source in self._streams.items():
+            engine.connect_stream(name, source)
+        for name, function in self._functions.items():
+            engine.connect_host_function(name, function)
+        self._engine = engine
+
+    def prepare(self, device: Device | None = None) -> None:
+        """As `load` (Poplar prepares, then deploys)."""
+        self.load(device)
+
+    def deploy(self) -> None:
+        """Nothing is left to do after `prepare`."""
+        self.engine
+
+    @property
+    def engine(self) -> TileEngine:
+        """The tile engine, loaded when it is first needed."""
+        if self._engine is None:
+            self.load()
+        assert self._engine is not None
+        return self._engine
+
+    def close(self) -> None:
+        """Give threads and memory back."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    # ------------------------------------------------------------------ running
+    def run(self, program: int | str = 0, debug_name: str = "", *, timeout: float | None = None) -> None:
+        """Run a program by number or name; see TileEngine.run for the errors."""
+        if isinstance(program, int) and not 0 <= program < len(self.executable.programs):
+            raise InputError(
+                f"there is no program {program}",
+                remedy=f"the executable has {len(self.executable.programs)}",
+            )
+        self.engine.run(program, timeout=timeout)
+
+    def load_and_run(self, device: Device | None = None, program: int = 0) -> None:
+        """`load`, then `run`."""
+        self.load(device)
+        self.run(program)
+
+    def stop(self) -> None:
+        """End the current run; call it from another thread or a callback."""
+        if self._engine is not None:
+            self._engine.stop()
+
+    # ------------------------------------------------------------------ data
+    def connect_stream(self, handle: str, source: NDArray[Any] | Callable[..., Any]) -> None:
+        """A stream's data: an array used as a ring buffer, or a function called for every copy."""
+        self._streams[handle] = source
+        if self._engine is not None:
+            self._engine.connect_stream(handle, source)
+
+    def connect_stream_to_callback(self, handle: str, function: Callable[..., Any]) -> None:
+        """A function called for every copy with the buffer (and the replica's number)."""
+        self.connect_stream(handle, function)
+
+    def connect_host_function(self, handle: str, function: Callable[..., Any]) -> None:
+        """The Python function behind a host function: input arrays, then output arrays to fill."""
+        self._functions[handle] = function
+        if self._engine is not None:
+            self._engine.connect_host_function(handle, function)
+
+    def write_tensor(self, handle: str, array: ArrayLike) -> None:
+        """Set the tensor of `Graph.create_host_write`."""
+        if handle not in self.executable.host_writes:
+            known = ", ".join(self.executable.host_writes)
+            raise InputError(f"no host write {handle!r}", remedy=f"known: {known}")
+        self.engine.write(handle, array)
+
+    def read_tensor(self, handle: str) -> NDArray[Any]:
+        """A copy of the tensor of `Graph.create_host_read`, flat; [replicas, elements] for several."""
+        if handle not in self.executable.host_reads:
+            known = ", ".join(self.executable.host_reads)
+            raise InputError(f"no host read {handle!r}", remedy=f"known: {known}")
+        return self.engine.read(handle)
+
+    def copy_to_remote_buffer(
+        self, array: ArrayLike, handle: str, row: int = 0, replica: int = 0
+    ) -> None:
+        """Write one row of a remote buffer (or several, when the array has more elements)."""
+        data = np.asarray(array).ravel()
+        self._remote(handle, row, data.size, replica)[:] = data
+
+    def copy_from_remote_buffer(
+        self, handle: str, array: NDArray[Any], row: int = 0, replica: int = 0
+    ) -> None:
+        """Read rows of a remote buffer into an array."""
+        array.reshape(-1)[:] = self._remote(handle, row, array.size, replica)
+
+    def _remote(self, handle: str, row: int, size: int, replica: int) -> NDArray[Any]:
+        whole = self.engine.remote_buffer(handle)
+        if not 0 <= replica < len(whole):
+            raise InputError(f"there is no replica {replica}")
+        number = self.executable.remote_buffers[handle]
+        rows = self.executable.remote_rows.get(handle, 1)
+        each = self.executable.regions[number].numel // max(1, rows)
+        start = row * each
+        if row < 0 or start + size > whole.shape[1] or (each and size % each):
+            raise InputError(
+                f"row {row} and {size} elements of remote buffer {handle!r}",
+                remedy=f"it has {rows} row(s) of {each} elements",
+            )
+        return whole[replica, start : start + size]
+
+    # ------------------------------------------------------------------ reports
+    def cycles(self, replica: int = 0) -> CycleReport:
+        """Cycles of all runs so far."""
+        return self.engine.cycles(replica)
+
+    def reset_execution_profile(self) -> None:
+        """Count cycles anew."""
+        self.engine.reset_cycles()
