@@ -6,7 +6,7 @@
     %y: f32[2,4] = nn.matmul(%z, %w)
 
 Only what depends on no input is computed here, by the reference meaning of each op. The rules for
-single ops are in simplify_rules.py. Runs until nothing changes.
+single ops are in simplify_rules.py and simplify_norm.py. Runs until nothing changes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from poplar_py.eval.interpreter import evaluate_op
 from poplar_py.ir.attributes import attribute_text
 from poplar_py.ir.core import COMMUTATIVE, PURE, RANDOM, Graph, Kind, Module, Op, Value
 from poplar_py.ir.rewrite import replace_values, use_counts
+from poplar_py.ops import elementwise
 from poplar_py.ops.core import Constant, If, Loop
 from poplar_py.passes.context import PassContext
 from poplar_py.passes.registry import Pass, register
+from poplar_py.passes.simplify_norm import scale_into_norm
 from poplar_py.passes.simplify_rules import RULES, Rewriter
 
 __all__ = ["Simplify", "remove_dead", "simplify_graph"]
 
 Array = np.ndarray[Any, Any]
+assert scale_into_norm in RULES[elementwise.Mul]
 
 
 @register

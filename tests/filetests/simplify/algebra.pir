@@ -125,3 +125,59 @@ graph @main(%x: f32[2], %y: f32[2], %p: bool[2]) -> (a: f32[2], b: bool[2], c: b
   %t: bool[2] = core.constant() {value = bool[2] dense<true, true>}
   return %x, %p, %t, %y
 }
+
+// ----- layer normalisation spelled out
+module @m
+graph @main(%x: f32[2,3,5]) -> (y: f32[2,3,5]) {
+  %n: f32[] = core.constant() {value = f32[] dense<5.0>}
+  %eps: f32[] = core.constant() {value = f32[] dense<1e-05>}
+  %scale: f32[5] = core.constant() {value = f32[5] dense<1.0, 2.0, 3.0, 4.0, 5.0>}
+  %bias: f32[1,1,5] = core.constant() {value = f32[1,1,5] dense<1.0, -2.0, 3.0, -4.0, 5.0>}
+  %two: f32[] = core.constant() {value = f32[] dense<2.0>}
+  %0: f32[2,3,1] = tensor.reduce(%x) {kind = "sum", axes = [2], keep = true}
+  %1: f32[2,3,1] = math.div(%0, %n)
+  %2: f32[2,3,5] = math.sub(%x, %1)
+  %3: f32[2,3,5] = math.pow(%2, %two)
+  %4: f32[2,3,1] = tensor.reduce(%3) {kind = "sum", axes = [2], keep = true}
+  %5: f32[2,3,1] = math.div(%4, %n)
+  %6: f32[2,3,1] = math.add(%5, %eps)
+  %7: f32[2,3,1] = math.sqrt(%6)
+  %8: f32[2,3,5] = math.div(%2, %7)
+  %9: f32[2,3,5] = math.mul(%8, %scale)
+  %y: f32[2,3,5] = math.add(%9, %bias)
+  return %y
+}
+// expect
+module @m
+
+graph @main(%x: f32[2,3,5]) -> (y: f32[2,3,5]) {
+  %scale: f32[5] = core.constant() {value = f32[5] dense<1.0, 2.0, 3.0, 4.0, 5.0>}
+  %0: f32[5] = core.constant() {value = f32[5] dense<1.0, -2.0, 3.0, -4.0, 5.0>}
+  %y: f32[2,3,5] = nn.layer_norm(%x, %scale, %0) {axis = 2, eps = 9.999999747378752e-06}
+  return %y
+}
+
+// ----- layer normalisation over a power of two, with rsqrt
+module @m
+graph @main(%x: f32[3,2,4], %scale: f32[2,4]) -> (y: f32[3,2,4]) {
+  %n: f32[] = core.constant() {value = f32[] dense<8.0>}
+  %eps: f32[] = core.constant() {value = f32[] dense<0.001>}
+  %0: f32[3,1,1] = tensor.reduce(%x) {kind = "sum", axes = [1, 2], keep = true}
+  %1: f32[3,1,1] = math.div(%0, %n)
+  %2: f32[3,2,4] = math.sub(%x, %1)
+  %3: f32[3,2,4] = math.mul(%2, %2)
+  %4: f32[3,1,1] = tensor.reduce(%3) {kind = "sum", axes = [1, 2], keep = true}
+  %5: f32[3,1,1] = math.div(%4, %n)
+  %6: f32[3,1,1] = math.add(%5, %eps)
+  %7: f32[3,1,1] = math.rsqrt(%6)
+  %8: f32[3,2,4] = math.mul(%2, %7)
+  %y: f32[3,2,4] = math.mul(%8, %scale)
+  return %y
+}
+// expect
+module @m
+
+graph @main(%x: f32[3,2,4], %scale: f32[2,4]) -> (y: f32[3,2,4]) {
+  %y: f32[3,2,4] = nn.layer_norm(%x, %scale, none) {axis = 1, eps = 0.0010000000474974513}
+  return %y
+}
