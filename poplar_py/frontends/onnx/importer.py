@@ -26,7 +26,7 @@ from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Seq, Strings, 
 __all__ = ["Importer", "Scope"]
 
 _MAX_DEPTH = 48
-_MAX_NODES = 200_000
+_MAX_NODES = 100_000
 
 FunctionKey = tuple[str, str, str]
 Attributes = Mapping[str, protos.AttributeProto]
@@ -44,7 +44,9 @@ class Importer:
             (_domain(f.domain), f.name, f.overload): f for f in model.functions
         }
         self.budget = _MAX_NODES
+        # Keyed by identity; the messages are kept so that identities stay unique.
         self.tensors: dict[int, tuple[protos.TensorProto, Val | Strings]] = {}
+        self.captures: dict[int, tuple[protos.GraphProto, set[str]]] = {}
 
 
 def _domain(domain: str) -> str:
@@ -343,10 +345,10 @@ def _order(nodes: Sequence[protos.NodeProto], wanted: set[str], scope: Scope) ->
             if name and producer.setdefault(name, i) != i:
                 loc = Location(scope.importer.file, 0, 0, node.name, i, name)
                 raise DuplicateName(f"the name {name!r} is computed twice", loc)
+    reads = [_reads(node, scope.importer) for node in nodes]
     state: dict[int, int] = {}
     order: list[int] = []
-    roots = sorted({producer[n] for n in wanted if n in producer})
-    for root in roots:
+    for root in sorted({producer[n] for n in wanted if n in producer}):
         stack = [(root, False)]
         while stack:
             i, leave = stack.pop()
@@ -358,36 +360,34 @@ def _order(nodes: Sequence[protos.NodeProto], wanted: set[str], scope: Scope) ->
                 continue
             state[i] = 1
             stack.append((i, True))
-            for name in _reads(nodes[i]):
+            for name in reads[i]:
                 j = producer.get(name)
                 if j is None or state.get(j) == 2:
                     continue
                 if state.get(j) == 1:
-                    node = nodes[j]
-                    loc = Location(scope.importer.file, 0, 0, node.name, j, name)
+                    loc = Location(scope.importer.file, 0, 0, nodes[j].name, j, name)
                     raise InputError(
                         f"the graph has a cycle through {name!r}", loc, "remove the cycle"
                     )
                 stack.append((j, False))
-    return sorted(order) if _sorted_enough(nodes, order, producer) else order
+    in_order = all(producer.get(name, -1) < i for i in order for name in reads[i])
+    return sorted(order) if in_order else order
 
 
-def _sorted_enough(
-    nodes: Sequence[protos.NodeProto], order: list[int], producer: dict[str, int]
-) -> bool:
-    return all(producer.get(name, -1) < i for i in order for name in _reads(nodes[i]))
-
-
-def _reads(node: protos.NodeProto) -> list[str]:
+def _reads(node: protos.NodeProto, importer: Importer) -> list[str]:
     """Names a node reads, those of its subgraphs included."""
     names = [n for n in node.input if n]
     for attribute in node.attribute:
         if attribute.type == protos.AttributeProto.GRAPH:
-            names.extend(_captured(attribute.g, 0))
+            names.extend(_captured(attribute.g, importer, 0))
     return names
 
 
-def _captured(graph: protos.GraphProto, depth: int) -> set[str]:
+def _captured(graph: protos.GraphProto, importer: Importer, depth: int) -> set[str]:
+    """Names a subgraph takes from around it."""
+    kept = importer.captures.get(id(graph))
+    if kept is not None:
+        return kept[1]
     if depth > _MAX_DEPTH:
         raise NestingTooDeep(f"graphs are nested deeper than {_MAX_DEPTH}")
     used: set[str] = {o.name for o in graph.output}
@@ -397,5 +397,7 @@ def _captured(graph: protos.GraphProto, depth: int) -> set[str]:
         own.update(node.output)
         for attribute in node.attribute:
             if attribute.type == protos.AttributeProto.GRAPH:
-                used |= _captured(attribute.g, depth + 1)
-    return used - own
+                used |= _captured(attribute.g, importer, depth + 1)
+    found = used - own
+    importer.captures[id(graph)] = (graph, found)
+    return found
