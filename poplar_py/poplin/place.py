@@ -24,23 +24,36 @@ Tiles = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class TileRange:
-    """Tiles `first` to `first + count - 1`."""
+    """Tiles `first` to `first + count - 1`. `turn` differs from product to product, so that small
+    ones do not all begin on the first tile."""
 
     first: int
     count: int
+    turn: int = 0
+
+
+_turns: weakref.WeakKeyDictionary[Graph, int] = weakref.WeakKeyDictionary()
+_GOLDEN = 0x9E3779B1
 
 
 def tile_range(graph: Graph, tiles: tuple[int, int] | TileRange | None) -> TileRange:
-    """The given range (first, count), or all tiles of the graph."""
+    """The given range (first, count), or all tiles of the graph with the graph's next turn."""
     if tiles is None:
-        return TileRange(0, graph.target.num_tiles)
+        turn = _turns.get(graph, 0)
+        _turns[graph] = turn + 1
+        return TileRange(0, graph.target.num_tiles, turn)
     return tiles if isinstance(tiles, TileRange) else TileRange(*tiles)
 
 
 def spread(n: int, tiles: TileRange) -> Tiles:
-    """The tile of each of `n` equal blocks, evenly over the range, ascending."""
+    """The tile of each of `n` equal blocks, evenly over the range, ascending.
+
+    Few blocks (an eighth of the tiles or less) begin at a tile that the turn chooses.
+    """
+    step = tiles.count // max(n, 1)
+    begin = tiles.turn * _GOLDEN % step if step >= 8 else 0
     at = np.arange(n, dtype=np.int64) * tiles.count // max(n, 1)
-    return (at + tiles.first).astype(np.int32)
+    return (at + tiles.first + begin).astype(np.int32)
 
 
 def block_mapping(tile: Tiles, size: int) -> Mapping:
