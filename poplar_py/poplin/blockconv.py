@@ -28,6 +28,7 @@ from poplar_py.poplin.weights import (
     Reduced,
     bias_constant,
     depthwise_stream,
+    image_stream,
     piece_constant,
     place_pieces,
     planar_stream,
@@ -35,7 +36,7 @@ from poplar_py.poplin.weights import (
     stream_array,
     stream_tensor,
 )
-from poplar_py.poputil.blocked import LANES, blocks_of
+from poplar_py.poputil.blocked import LANES, blocks_of, lanes_of_images
 from poplar_py.types import DType, f16, f32
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Job:
     shape: Shape
     unit: int = 0
     matrix: bool = False
+    images: bool = False
 
     @property
     def depthwise(self) -> bool:
@@ -87,7 +89,12 @@ class Job:
     @property
     def planar(self) -> bool:
         few = self.shape.c < PLANAR_CHANNELS
-        return few and self.params.groups == 1 and not self.matrix
+        return few and self.params.groups == 1 and not self.matrix and not self.images
+
+    def lanes(self, x: Tensor) -> Ints | None:
+        """Addresses of the lane vectors of x: [input blocks, N, D, H, W], or None."""
+        found = spatial_lanes(self.graph, x)
+        return channel_lanes(found, self.shape.n) if found is not None and self.images else found
 
 
 def block_conv_applies(x: Tensor, w: Operand, dtype: DType, params: ConvParams) -> bool:
@@ -122,8 +129,13 @@ def block_conv(
     `matrix`: rows of a matrix product, `unit` of which belong together.
     """
     out = params.output_shape(x.shape, w.shape)
-    shape = Shape(out[0], x.shape[1], x.shape[2:], out[1], out[2:], tuple(w.shape[2:]))  # type: ignore[arg-type]
-    job = Job(graph, prog, name, tiles, x.dtype, params, shape, unit, matrix)
+    images = not matrix and lanes_are_images(x, w, params)
+    n = out[0] // LANES if images else out[0]
+    shape = Shape(n, x.shape[1], x.shape[2:], out[1], out[2:], tuple(w.shape[2:]))  # type: ignore[arg-type]
+    if images:
+        x = lanes_of_images(x)
+        residual = None if residual is None else lanes_of_images(residual)
+    job = Job(graph, prog, name, tiles, x.dtype, params, shape, unit, matrix, images)
     plan = make_plan(_problem(job))
     blocks = Blocks(graph, plan, shape.n, job.dtype, prog, name, tiles)
     groups = blocks.groups()
@@ -145,6 +157,18 @@ def block_conv(
     return view
 
 
+def lanes_are_images(x: Tensor, w: Operand, params: ConvParams) -> bool:
+    """Whether 16 images side by side beat 16 channels: batches of few channels."""
+    n, channels = x.shape[:2]
+    few = channels < LANES and w.shape[0] <= 2 * LANES
+    return few and n % LANES == 0 and params.groups == 1 and isinstance(w, np.ndarray)
+
+
+def channel_lanes(lanes: Ints, n: int) -> Ints:
+    """Lanes of images [1, N C, ...] as [C, N, ...]."""
+    return np.ascontiguousarray(lanes[0].reshape((n, -1, *lanes.shape[2:])).swapaxes(0, 1))
+
+
 def _problem(job: Job) -> Problem:
     s, params = job.shape, job.params
     groups = params.groups
@@ -153,6 +177,8 @@ def _problem(job: Job) -> Problem:
     in_blocks, chans = blocks_of(s.c), LANES
     if job.depthwise:
         in_blocks = 1
+    elif job.images:
+        in_blocks, chans, out_blocks = s.c, 1, s.o
     elif job.planar:
         in_blocks, chans = s.c, 1
     elif groups > 1:
@@ -176,6 +202,7 @@ def _problem(job: Job) -> Problem:
         depthwise=job.depthwise,
         unit=job.unit,
         nb_limit=limit,
+        images=job.images,
     )
 
 
@@ -189,7 +216,7 @@ def _input_tables(
     kw = job.shape.kernel[2]
     windows = [Window.of(g.px, job.params, kw, True) for g in groups]
     if job.params.input_dilations == (1, 1, 1):
-        lanes = spatial_lanes(job.graph, x)
+        lanes = job.lanes(x)
         if lanes is not None:
             tables = _halo_tables(job, job.params, lanes, groups, windows)
             if tables is not None and all(t.inside for t in tables):
@@ -207,7 +234,7 @@ def _input_tables(
         input_dilations=(1, 1, 1),
     )
     copy = blocked_copy(job.graph, x, job.prog, f"{job.name}/rows", job.tiles, pads=pads)
-    lanes = spatial_lanes(job.graph, copy)
+    lanes = job.lanes(copy)
     assert lanes is not None
     windows = [Window.of(g.px, params, kw, False) for g in groups]
     tables = _halo_tables(job, params, lanes, groups, windows)
@@ -265,11 +292,14 @@ def _weights(job: Job, w: Operand, blocks: Blocks) -> tuple[Tensor, int, Ints]:
     chans = LANES
     if job.depthwise:
         per_block, first = rows * kw * LANES, np.arange(groups)
+    elif job.images:
+        per_block = rows * kw * nb
     else:
         chans = 1 if job.planar else LANES
         per_block = rows * chans * nb * kw * LANES
+    plain = job.depthwise or job.planar or job.images
     reduced = Reduced(first, plan.problem.in_blocks)
-    if not job.depthwise and not job.planar:
+    if not plain:
         reduced = reduced_blocks(s.c, s.o, job.params.groups, nb, plan.problem.out_blocks)
     sizes = np.tile(np.diff(blocks.split_bounds) * per_block, groups)
     lo, hi = blocks.weight_users()
@@ -279,7 +309,7 @@ def _weights(job: Job, w: Operand, blocks: Blocks) -> tuple[Tensor, int, Ints]:
         tensor = piece_constant(job.graph, data, sizes, lo, hi, job.dtype, name)
     else:
         tensor = _computed_weights(job, flat, blocks, sizes, lo, hi, name)
-    return tensor, per_block, first if job.depthwise or job.planar else reduced.first
+    return tensor, per_block, first if plain else reduced.first
 
 
 def _stream(
@@ -287,6 +317,8 @@ def _stream(
 ) -> npt.NDArray[Any]:
     if job.depthwise:
         return depthwise_stream(w)
+    if job.images:
+        return image_stream(w, plan.nb)
     if job.planar:
         return planar_stream(w, plan.nb, plan.problem.out_blocks)
     out_blocks = plan.problem.out_blocks
@@ -312,14 +344,14 @@ def bias_tensor(
     """The bias as whole blocks [16 out_blocks], one piece an output group."""
     if bias is None:
         return None
-    blocks = plan.problem.out_blocks
+    size = plan.problem.out_blocks * plan.bias_lanes
     tiles = TileRange(0, graph.target.num_tiles)
-    mapping = block_mapping(spread(plan.output_groups, tiles), plan.nb * LANES)
+    mapping = block_mapping(spread(plan.output_groups, tiles), plan.nb * plan.bias_lanes)
     if isinstance(bias, np.ndarray):
-        data = bias_constant(bias, blocks, dtype)
+        data = bias_constant(bias, size, dtype)
         return graph.add_constant(dtype, data.shape, data, f"{name}/bias", mapping=mapping)
-    full = graph.add_variable(dtype, (blocks * LANES,), f"{name}/bias", mapping=mapping)
-    prog.add(Copy(pad_view(graph, bias, 0, 0, blocks * LANES - bias.shape[0]), full))
+    full = graph.add_variable(dtype, (size,), f"{name}/bias", mapping=mapping)
+    prog.add(Copy(pad_view(graph, bias, 0, 0, size - bias.shape[0]), full))
     return full
 
 
@@ -339,6 +371,8 @@ def residual_lanes(
         copy = blocked_copy(graph, residual, prog, f"{name}/residual", tiles, plan.pieces)
         lanes = spatial_lanes(graph, copy)
         assert lanes is not None
+    if plan.problem.images:
+        lanes = channel_lanes(lanes, lanes.shape[1] // plan.problem.out_blocks)
     return lanes.reshape((lanes.shape[0], -1, lanes.shape[-1]))
 
 
@@ -382,12 +416,14 @@ def _add_group(
         codelet = f"poplin::DepthwiseBlock<{kind},{halo}>"
         out = edges["out"]
         edges["out"] = Edges.from_runs(out.eptr, out.start, out.length, job.dtype)
+    elif job.images:
+        codelet = f"poplin::LaneConv<{kind},{nb},{halo}>"
     else:
         lanes = "1,1" if job.planar else f"{LANES},{LANES}"
         flag = "true" if partial else "false"
         codelet = f"poplin::ConvBlock<{kind},{nb},{lanes},{halo},{flag}>"
     state: dict[str, Any] = {"lo": form.lo, "hi": form.hi}
-    if not job.depthwise:
+    if not job.depthwise and not job.images:
         state |= blocks.hints(g, per_block)
     order = blocks.order(g)
     tiles = blocks.tile_of(g)

@@ -15,7 +15,13 @@ from poplar_py.poplin.epilogue import Inline
 from poplar_py.poplin.lanes import RowTable, piece_mapping
 from poplar_py.poplin.place import TileRange, spread
 from poplar_py.poplin.plan import Plan
-from poplar_py.poputil.blocked import LANES, mark_padded, variable_ids, view_of_blocked
+from poplar_py.poputil.blocked import (
+    LANES,
+    images_of_lanes,
+    mark_padded,
+    variable_ids,
+    view_of_blocked,
+)
 from poplar_py.types import DType, f32
 
 if TYPE_CHECKING:
@@ -37,7 +43,7 @@ def base_of(tensor: Tensor) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What happens to a sum: the epilogue's form, `bias` [16 out_blocks] and the residual's lanes.
+    """What happens to a sum: the epilogue's form, `bias` (whole blocks) and the residual's lanes.
 
     `residual`: addresses [out_blocks, rows, width].
     """
@@ -180,8 +186,9 @@ class Blocks:
         n = len(first)
         if finish is None or finish.bias is None:
             return self._lists(np.zeros(0, np.int64), 0, n, 0, self.dtype)
-        start = base_of(finish.bias) + first * LANES
-        return self._lists(start, blocks * LANES, n, 1, self.dtype)
+        lanes = self.plan.bias_lanes
+        start = base_of(finish.bias) + first * lanes
+        return self._lists(start, blocks * lanes, n, 1, self.dtype)
 
     def residual_edges(
         self, finish: Finish | None, block: Ints, row: Ints, x: Ints, width: int
@@ -242,6 +249,9 @@ class Blocks:
         full = (self.batch, blocks, *spatial, LANES)
         base = self.graph.add_variable(self.dtype, full, name, mapping=mapping)
         mark_padded(self.graph, int(variable_ids(self.graph, base.runs()[0][:1])[0]))
+        if self.plan.problem.images:
+            image = base.reshape((self.batch * blocks, 1, *spatial, LANES))
+            return base, images_of_lanes(view_of_blocked(image, LANES), self.batch * LANES)
         return base, view_of_blocked(base, channels)
 
     def reduce_tile(self) -> Tiles:

@@ -33,6 +33,7 @@ class Problem:
 
     `rows` counts batch x outer spatial dims; `in_blocks` is what one output block sums over;
     `chans` channels an input block (1 for planar rows); `depthwise` blocks do not mix channels.
+    `images`: lanes are images, output and input blocks are channels.
     `unit` is the row length pieces must divide, `nb_limit` what NB must divide (0: out_blocks).
     `read_piece` is the width of the contiguous pieces the input lies in (0: any).
     """
@@ -52,6 +53,7 @@ class Problem:
     depthwise: bool = False
     unit: int = 0
     nb_limit: int = 0
+    images: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,11 @@ class Plan:
         return inputs + p.rows * p.width * 16 * p.out_blocks >= weights
 
     @property
+    def bias_lanes(self) -> int:
+        """Biases of one output block."""
+        return 1 if self.problem.images else 16
+
+    @property
     def output_groups(self) -> int:
         return self.problem.out_blocks // self.nb
 
@@ -98,7 +105,7 @@ class Plan:
     def report(self) -> str:
         """The plan in words: splits, block, vertices and estimated cycles."""
         p = self.problem
-        kind = "depthwise" if p.depthwise else "planar" if p.chans == 1 else "block"
+        kind = "images" if p.images else "depthwise" if p.depthwise else "planar" if p.chans == 1 else "block"
         thread = "rows" if self.by_rows else "outputs"
         return (
             f"{kind}: outputs / {self.output_groups} x reduced / {self.splits} x rows {p.rows} x "
@@ -161,6 +168,8 @@ def _efficiency(p: Problem, px: int, nb: int) -> float:
         return 0.5 * _latency(sums)
     if sums + 2 > 31 or sums + nb * kw + 1 > 32 and kw > 1 and sums > 20:
         return 0.5
+    if p.images and nb * kw > 10:
+        return 0.5
     window = (px - 1) * min(p.stride, kw) + kw
     loads = (window + nb * kw) / (px * nb * kw)
     return _latency(sums) * min(1.0, 0.88 / loads)
@@ -171,7 +180,7 @@ def _candidates(p: Problem) -> Iterator[tuple[int, int, int]]:
     main = pieces[0]
     widths = [d for d in _divisors(main, MAX_SUMS) if d >= min(4, main)]
     blocks = [1] if p.depthwise else _divisors(p.nb_limit or p.out_blocks, 14)
-    most = 1 if p.depthwise else p.in_blocks
+    most = 1 if p.depthwise or p.images else p.in_blocks
     least = 2 if most > 1 else 1
     splits = [s for s in range(1, max(most // least, 1) + 1) if s <= 16 or most % s == 0]
     for px in widths:
@@ -190,9 +199,9 @@ def _machine_cycles(p: Problem, px: int, nb: int, splits: int, vertices: int) ->
     each = -(-vertices // p.tiles)
     compute = each * (macs // rate + VERTEX_OVERHEAD + ROW_OVERHEAD * rows)
     window = (px - 1) * p.stride + (p.kernel_width - 1) * p.dilation + 1
-    lanes = 16 if p.depthwise else p.chans
+    lanes = 16 if p.depthwise or p.images else p.chans
     inputs = each * rows * window * lanes * p.size
-    weights = taps * nb * 16 * p.size
+    weights = taps * nb * (1 if p.images else 16) * p.size
     exchange = (inputs + weights) // EXCHANGE_BYTES + SYNC
     reduction = 0
     if splits > 1:
@@ -205,7 +214,7 @@ def _machine_cycles(p: Problem, px: int, nb: int, splits: int, vertices: int) ->
 
 def _host_time(p: Problem, px: int, nb: int, splits: int, vertices: int) -> float:
     """Cycles of one host core."""
-    lanes = 1 if p.depthwise else 16 * p.chans
+    lanes = 16 if p.images or p.depthwise else 16 * p.chans
     total = p.out_blocks * p.rows * p.width * p.in_blocks * p.kernel_rows * p.kernel_width
     fmas = total * lanes / 16
     work = fmas / (2 * _efficiency(p, px, nb))

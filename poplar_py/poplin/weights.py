@@ -75,6 +75,13 @@ def planar_stream(w: npt.NDArray[Any], nb: int, out_blocks: int) -> npt.NDArray[
     return np.ascontiguousarray(split.transpose(0, 3, 4, 1, 5, 2))
 
 
+def image_stream(w: npt.NDArray[Any], nb: int) -> npt.NDArray[Any]:
+    """w [O, C, kernel rows, kw] as [groups of nb][channel][rows][kw][nb]: scalars."""
+    outputs, chans, rows, kw = w.shape
+    split = w.reshape((outputs // nb, nb, chans, rows, kw))
+    return np.ascontiguousarray(split.transpose(0, 2, 3, 4, 1))
+
+
 def depthwise_stream(w: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """w [C, 1, kernel rows, kw] as [C/16][rows][kw][16], zero-padded."""
     channels, _, rows, kw = w.shape
@@ -121,11 +128,9 @@ def piece_constant(
     return graph.add_constant(dtype, data.shape, data, name, mapping=Mapping(bounds, tile).normal())
 
 
-def bias_constant(
-    bias: npt.NDArray[Any], out_blocks: int, dtype: DType
-) -> npt.NDArray[Any]:
-    """The bias, zero-padded to whole blocks."""
-    full = np.zeros(out_blocks * LANES, dtype.numpy)
+def bias_constant(bias: npt.NDArray[Any], size: int, dtype: DType) -> npt.NDArray[Any]:
+    """The bias, zero-padded to `size`."""
+    full = np.zeros(size, dtype.numpy)
     full[: len(bias)] = bias
     return full
 

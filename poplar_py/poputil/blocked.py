@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 __all__ = [
     "LANES",
     "add_blocked",
+    "batch_lanes",
+    "images_of_lanes",
     "blocked_base",
     "blocks_of",
     "is_marked",
     "lane_addresses",
+    "lanes_of_images",
     "mark_padded",
     "view_of_blocked",
 ]
@@ -159,3 +162,27 @@ def blocked_base(graph: Graph, tensor: Tensor) -> Tensor | None:
     if not np.array_equal(order, variable.base + np.arange(order.size) * LANES):
         return None
     return Tensor(graph, Affine.dense(variable.base, full), variable.dtype)
+
+
+def images_of_lanes(view: Tensor, images: int) -> Tensor:
+    """The inverse of `lanes_of_images`: [N/16 C, 16, *spatial] seen as [N, C, *spatial]."""
+    count, lanes, *spatial = view.shape
+    channels = count * lanes // images
+    split = view.reshape((images // lanes, channels, lanes, *spatial))
+    return split.dim_shuffle((0, 2, 1, *range(3, split.rank))).reshape((images, channels, *spatial))
+
+
+def lanes_of_images(tensor: Tensor) -> Tensor:
+    """[N, C, *spatial] with N a multiple of 16 seen as [N/16 C, 16, *spatial]: lanes are images."""
+    n, channels, *spatial = tensor.shape
+    split = tensor.reshape((n // LANES, LANES, channels, *spatial))
+    swapped = split.dim_shuffle((0, 2, 1, *range(3, split.rank)))
+    return swapped.reshape((n // LANES * channels, LANES, *spatial))
+
+
+def batch_lanes(graph: Graph, tensor: Tensor) -> Tensor | None:
+    """`lanes_of_images` of a tensor that lies in memory that way, else None."""
+    if tensor.rank < 3 or tensor.shape[0] % LANES or 0 in tensor.shape:
+        return None
+    view = lanes_of_images(tensor)
+    return view if blocked_base(graph, view) is not None else None

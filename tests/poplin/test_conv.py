@@ -60,6 +60,22 @@ def test_shapes(case: str) -> None:
     assert done.gathered == 0, "an edge was not one run"
 
 
+IMAGES = {
+    "one channel": ((32, 1, 28, 28), (6, 1, 5, 5), of(2, pads=(2,) * 4)),
+    "few channels": ((16, 6, 14, 14), (16, 6, 5, 5), of(2)),
+    "stride": ((16, 3, 15, 15), (8, 3, 3, 3), of(2, strides=(2, 2), pads=(1,) * 4)),
+}
+
+
+@pytest.mark.parametrize("dtype", [f32, f16], ids=str)
+@pytest.mark.parametrize("epilogue", ["relu($0)", "relu(add($0,$1))"])
+@pytest.mark.parametrize("case", IMAGES)
+def test_lanes_are_images(case: str, epilogue: str, dtype: DType) -> None:
+    done = run_conv(dtype, *IMAGES[case], blocked=False, epilogue=epilogue)
+    assert done.error <= TOLERANCE[dtype.name]
+    assert any(name.startswith("LaneConv") for name in done.codelets)
+
+
 @pytest.mark.parametrize("case", ["3x3", "pieces", "stride 2", "1x1 s2", "depthwise"])
 def test_reads_in_place(case: str) -> None:
     done = run_conv(f32, *CASES[case])

@@ -282,6 +282,68 @@ class DepthwiseBlock(Vertex, Generic[T, KW, S, DX, PX, EL, ER, EP]):
 
 
 @vertex
+class LaneConv(Vertex, Generic[T, KW, S, DX, PX, NB, EL, ER, EP]):
+    """Lanes are 16 images: out[nb][p] = epilogue(sum over rows, kx of w[row][kx][nb] x[row][p S + kx DX]).
+
+    Weights and biases are scalars, one bias for each of NB outputs.
+    """
+
+    out: Vector[Output[Vector[T, ONE_PTR]]]
+    bias: Vector[Input[Vector[T, ONE_PTR]]]
+    res: Vector[Input[Vector[T, ONE_PTR]]]
+    w: Input[Vector[T, ONE_PTR]]
+    x: Vector[Input[Vector[T, ONE_PTR]]]
+    lo: f32
+    hi: f32
+
+    ACT = EP % 16
+    POST = EP // 16
+    WIN = (PX - 1) * S + (KW - 1) * DX + 1
+    HAS_L = 1 if EL > 0 else 0
+    STEP = 1 + (1 if EL > 0 else 0) + (1 if ER > 0 else 0)
+
+    def compute(self) -> None:
+        acc = array(f32x16, NB * PX)
+        for r in range(len(self.x) // self.STEP):
+            left = self.x[r * self.STEP]
+            body = self.x[r * self.STEP + self.HAS_L]
+            right = self.x[r * self.STEP + self.STEP - 1]
+            wv = array(f32x16, NB * KW)
+            for j in unroll(NB * KW):
+                wv[j] = splat16(f32(self.w[r * NB * KW + j]))
+            for q in unroll(self.WIN):
+                if q < EL:
+                    xv = load16(left, q * 16)
+                elif q >= self.WIN - ER:
+                    xv = load16(right, (q - self.WIN + ER) * 16)
+                else:
+                    xv = load16(body, (q - EL) * 16)
+                for kx in unroll(KW):
+                    if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
+                        for nb in unroll(NB):
+                            acc[nb * PX + (q - kx * DX) // S] = fma(
+                                wv[kx * NB + nb], xv, acc[nb * PX + (q - kx * DX) // S]
+                            )
+        if len(self.bias) > 0:
+            for nb in unroll(NB):
+                for p in unroll(PX):
+                    acc[nb * PX + p] = acc[nb * PX + p] + splat16(f32(self.bias[0][nb]))
+        if self.POST == 0 and len(self.res) > 0:
+            for nb in unroll(NB):
+                for p in unroll(PX):
+                    acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
+        for k in unroll(NB * PX):
+            acc[k] = activate(acc[k], self.ACT, self.lo, self.hi)
+        if self.POST == 1 and len(self.res) > 0:
+            for nb in unroll(NB):
+                for p in unroll(PX):
+                    acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
+        for nb in unroll(NB):
+            for p in unroll(PX):
+                store16(self.out[nb], p * 16, acc[nb * PX + p])
+
+
+@vertex
 class ReduceBlock(Vertex, Generic[T, EP]):
     """out = epilogue(part[0] + part[1] + ...), sums in that order; 16 channels a vector."""
 
