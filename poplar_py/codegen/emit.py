@@ -35,7 +35,7 @@ from poplar_py.types import bool_
 if TYPE_CHECKING:
     from poplar_py.codelets.codelet import Codelet
 
-__all__ = ["ERROR_CODES", "Kernel", "emit_kernel"]
+__all__ = ["ERROR_CODES", "Kernel", "emit_kernel", "kernel_symbol"]
 
 ERROR_CODES = {
     1: "out of range",
@@ -78,8 +78,13 @@ _METADATA = """!0 = !{}
 
 def emit_kernel(codelet: Codelet, *, checked: bool, wide: bool = False) -> tuple[str, str]:
     """Symbol and LLVM module text of a codelet's kernel. Equal codelets give equal results."""
-    symbol = f"pp_{codelet.digest[:24]}{'c' if checked else 'u'}{'w' if wide else 'n'}"
+    symbol = kernel_symbol(codelet, checked=checked, wide=wide)
     return symbol, Kernel(codelet, checked, wide).text(symbol)
+
+
+def kernel_symbol(codelet: Codelet, *, checked: bool, wide: bool = False) -> str:
+    """The symbol `emit_kernel` uses: it names the code for good."""
+    return f"pp_{codelet.digest[:24]}{'c' if checked else 'u'}{'w' if wide else 'n'}"
 
 
 @dataclass(slots=True)

@@ -1,39 +1,29 @@
 """LLVM text to machine code: ORC, with an object cache on disk.
 
-Objects are cached by the hash of their text, LLVM's version, the CPU and its features, in
-`$POPLAR_PY_CACHE_DIR` (default: `poplar_py` in the user's cache folder). A damaged or unreadable
-cache entry counts as missing; a folder that cannot be written is not an error.
+Objects are cached by the hash of their text (or of their symbol and our generator's version, when
+the text is only made on demand), LLVM's version, the CPU and its features: see `diskcache`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import threading
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
 from poplar_py.codegen.support import SUPPORT_SYMBOLS, SUPPORT_TEXT
 from poplar_py.diagnostics import InternalError, OptionError
 
 __all__ = ["Jit", "cache_folder"]
 
-_MAGIC = b"poplar_py object 1\n"
+_GENERATOR = ("emit", "lanes", "mathlib")
 _FORMAT = 1
 _SUPPORT = "poplar_py.support"
-
-
-def cache_folder() -> Path:
-    """Where objects are kept."""
-    chosen = os.environ.get("POPLAR_PY_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "poplar_py"
 
 
 @cache
@@ -68,7 +58,7 @@ class Jit:
         self._link_support()
 
     def _link_support(self) -> None:
-        data = self._object(SUPPORT_TEXT)
+        data = self._object("", SUPPORT_TEXT)
         builder = llvm.JITLibraryBuilder().add_object_img(data)
         for symbol in SUPPORT_SYMBOLS:
             builder = builder.export_symbol(symbol)
@@ -84,12 +74,15 @@ class Jit:
         except RuntimeError as error:
             raise OptionError(f"the CPU {self.cpu!r} cannot be compiled for: {error}") from None
 
-    def load(self, kernels: dict[str, str]) -> dict[str, int]:
-        """Addresses of kernels given as {symbol: LLVM text}. Compiles what no cache has."""
+    def load(self, kernels: Mapping[str, str | Callable[[], str]]) -> dict[str, int]:
+        """Addresses of kernels given as {symbol: LLVM text}. Compiles what no cache has.
+
+        A text may be a function that makes it; its symbol must then name the code for good.
+        """
         with self._lock:
             for symbol, text in kernels.items():
                 if symbol not in self._addresses:
-                    self._addresses[symbol] = self._link(symbol, self._object(text))
+                    self._addresses[symbol] = self._link(symbol, self._object(symbol, text))
             return {symbol: self._addresses[symbol] for symbol in kernels}
 
     def _link(self, symbol: str, data: bytes) -> int:
@@ -110,15 +103,19 @@ class Jit:
         head = f"{_FORMAT}|{version}|{llvm.get_process_triple()}|{self.cpu}|{self.features}|"
         return hashlib.sha256((head + text).encode()).hexdigest()
 
-    def _object(self, text: str) -> bytes:
-        path = self.folder / "objects" / f"{self.key(text)}.o"
-        data = _read(path)
+    def _object(self, symbol: str, text: str | Callable[[], str]) -> bytes:
+        if isinstance(text, str):
+            key = self.key(text)
+        else:
+            key = self.key(f"{symbol}|{source_version('poplar_py.codegen', _GENERATOR)}")
+        path = self.folder / "objects" / f"{key}.o"
+        data = read_entry(path)
         if data is not None:
             self.cached += 1
             return data
-        data = self.compile(text)
+        data = self.compile(text if isinstance(text, str) else text())
         self.compiled += 1
-        _write(path, data)
+        write_entry(path, data)
         return data
 
     def compile(self, text: str) -> bytes:
@@ -154,33 +151,3 @@ def _cpu(name: str) -> tuple[str, str]:
     if name != "native":
         return name, ""
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-
-
-def _read(path: Path) -> bytes | None:
-    """A cached object, checked by its own hash; None when missing or damaged."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    head = len(_MAGIC) + 32
-    if len(data) < head or not data.startswith(_MAGIC):
-        return None
-    body = data[head:]
-    if hashlib.sha256(body).digest() != data[len(_MAGIC) : head]:
-        return None
-    return body
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write whole or not at all; failures only cost time later."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as f:
-                f.write(_MAGIC + hashlib.sha256(data).digest() + data)
-            os.replace(name, path)
-        except OSError:
-            os.unlink(name)
-    except OSError:
-        return

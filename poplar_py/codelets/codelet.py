@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any
@@ -14,8 +15,11 @@ import numpy as np
 from poplar_py.codelets.codelet_ir import CodeletIR, Field
 from poplar_py.codelets.cycle_tables import TABLES, TILE_NAMES
 from poplar_py.codelets.cycles import IssueModel
+from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
 from poplar_py.codelets.errors import CodeletError
 from poplar_py.codelets.instantiate import bind_parameters, instance_name, instantiate
+from poplar_py.codelets.lowering import Value
+from poplar_py.codelets.pack import Packed, pack, unpack
 from poplar_py.codelets.rows import RowLayout, row_layout
 from poplar_py.codelets.source import (
     ClassTemplate,
@@ -36,47 +40,44 @@ def register_maker(prefix: str, make: Callable[[str], Codelet]) -> None:
     _MAKERS[prefix] = make
 
 
-@dataclass(eq=False)
 class Codelet:
     """One codelet instance: fields, IR and what follows from them. Compare by `digest`.
 
     `builtin` codelets run unchecked code by default, user codelets checked code.
     """
 
-    ir: CodeletIR
-    builtin: bool = False
+    def __init__(self, ir: CodeletIR | Packed, builtin: bool = False) -> None:
+        self._source = ir
+        self.builtin = builtin
+        self.name: str = ir.name
+        self.fields: tuple[Field, ...] = ir.fields
+        self.multi: bool = ir.multi
 
-    @property
-    def name(self) -> str:
-        return self.ir.name
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        return self.ir.fields
-
-    @property
-    def multi(self) -> bool:
-        return self.ir.multi
+    @cached_property
+    def ir(self) -> CodeletIR:
+        return self._source.ir() if isinstance(self._source, Packed) else self._source
 
     @property
     def digest(self) -> str:
-        return self.ir.digest
+        return self._source.digest
 
     def field(self, name: str) -> Field:
-        found = self.ir.by_name.get(name)
+        found = next((f for f in self.fields if f.name == name), None)
         if found is None:
             names = ", ".join(f.name for f in self.fields)
             raise UnknownName(f"{self.name} has no field {name!r}", remedy=f"fields: {names}")
         return found
 
     @cached_property
-    def _model(self) -> IssueModel:
-        return IssueModel(self.ir)
+    def model(self) -> IssueModel:
+        """The issue model behind `cycles` and `code_bytes`."""
+        source = self._source
+        return source.model() if isinstance(source, Packed) else IssueModel(source)
 
     @property
     def code_bytes(self) -> int:
         """Bytes of machine code on a tile, shared by all its vertices there."""
-        return self._model.code_bytes
+        return self.model.code_bytes
 
     @property
     def whole_tile(self) -> bool:
@@ -109,7 +110,7 @@ class Codelet:
         table = TABLES.get(self.name.partition("<")[0])
         if table is not None:
             return np.asarray(table(self, sizes, state), np.int64)
-        return self._model.cycles(sizes, state)
+        return self.model.cycles(sizes, state)
 
     def row_layout(self, wide: bool = False) -> RowLayout:
         return row_layout(self.fields, wide)
@@ -140,6 +141,23 @@ def _state_bytes(fields: tuple[Field, ...]) -> int:
         total = -(-total // align) * align + size
         worst = max(worst, align)
     return -(-total // worst) * worst
+
+
+def _instantiated(
+    template: ClassTemplate, bindings: dict[str, Value], name: str, builtin: bool
+) -> Codelet:
+    """An instance, from the cache of lowered codelets where it is there."""
+    version = source_version("poplar_py.codelets")
+    parts = (version, sys.version, template.module.digest, template.module.file, name)
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    path = cache_folder() / "codelets" / f"{key}.bin"
+    data = read_entry(path)
+    if data is not None:
+        return Codelet(unpack(data), builtin)
+    ir = instantiate(template, bindings)
+    codelet = Codelet(ir, builtin)
+    write_entry(path, pack(ir, codelet.model))
+    return codelet
 
 
 class CodeletLibrary:
@@ -209,7 +227,7 @@ class CodeletLibrary:
         bindings = bind_parameters(template, args)
         name = instance_name(template, bindings)
         if name not in self._instances:
-            self._instances[name] = Codelet(instantiate(template, bindings))
+            self._instances[name] = _instantiated(template, bindings, name, False)
         return self._instances[name]
 
 
@@ -285,7 +303,7 @@ class _Builtins:
         bindings = bind_parameters(template, args)
         full = instance_name(template, bindings)
         if full not in self.instances:
-            self.instances[full] = Codelet(instantiate(template, bindings), builtin=True)
+            self.instances[full] = _instantiated(template, bindings, full, True)
         self.instances[name] = self.instances[full]
         return self.instances[name]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -114,7 +113,7 @@ class IssueModel:
     """Cycles and code bytes of one codelet."""
 
     def __init__(self, ir: CodeletIR) -> None:
-        self.ir = ir
+        self.multi, self.worker = ir.multi, ir.worker
         self.functions: set[str] = set()
         self.rows: dict[str, str] = {}
         self.code = 0.0
@@ -122,22 +121,35 @@ class IssueModel:
         self.program = self._body(ir.body)
         words = sum(_field_words(f) for f in ir.fields)
         self.overhead = VERTEX_OVERHEAD + (words + 1) // 2
+        # 4 bytes an instruction, loop control and entry included, functions counted once
+        fixed = 4 * (VERTEX_OVERHEAD + len(ir.fields))
+        self.code_bytes = int(self.code) + fixed + _FUNCTION_BYTES * len(self.functions)
 
-    @cached_property
-    def code_bytes(self) -> int:
-        """4 bytes an instruction, loop control and entry included, functions counted once."""
-        fixed = 4 * (VERTEX_OVERHEAD + len(self.ir.fields))
-        return int(self.code) + fixed + _FUNCTION_BYTES * len(self.functions)
+    @classmethod
+    def restored(
+        cls,
+        program: list[Node],
+        overhead: int,
+        code_bytes: int,
+        rows: dict[str, str],
+        multi: bool,
+        worker: str,
+    ) -> IssueModel:
+        """A model from what a cache kept of it."""
+        model = cls.__new__(cls)
+        model.program, model.overhead, model.code_bytes = program, overhead, code_bytes
+        model.rows, model.multi, model.worker = rows, multi, worker
+        return model
 
     def cycles(self, sizes: Sizes, state: Sizes) -> Array:
         """Worker cycles per vertex, int64[n]; of a MultiVertex, tile cycles with its launch."""
         shape = np.broadcast_shapes(*(np.shape(v) for v in (*sizes.values(), *state.values())))
         count = shape or (1,)
-        if not self.ir.multi:
+        if not self.multi:
             cycles = self._run(self.program, _Env(sizes, state, {}, self.rows)) + self.overhead
             return _whole(np.broadcast_to(cycles, count))
         per_worker = [
-            self._run(self.program, _Env(sizes, state, {self.ir.worker: np.float64(w)}, self.rows))
+            self._run(self.program, _Env(sizes, state, {self.worker: np.float64(w)}, self.rows))
             for w in range(WORKERS)
         ]
         worst = np.maximum.reduce(np.broadcast_arrays(*per_worker)) + self.overhead

@@ -558,11 +558,16 @@ def _bind_arguments(low: Lowering, node: ast.Call, helper: Helper, frame: Frame)
                     frame.types[param.arg] = bound.ty
 
 
-def _reassigned(function: ast.FunctionDef, name: str) -> bool:
-    return any(
-        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
-        for n in ast.walk(function)
-    )
+def _reassigned(low: Lowering, function: ast.FunctionDef, name: str) -> bool:
+    stored = low.assigned_cache.get(function)
+    if stored is None:
+        stored = frozenset(
+            n.id
+            for n in ast.walk(function)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )
+        low.assigned_cache[function] = stored
+    return name in stored
 
 
 def _bind_argument(
@@ -582,7 +587,7 @@ def _bind_argument(
             ty = Ty(annotated) if isinstance(annotated, DType) else annotated
             value = build.cast(build.as_expr(value, ty), ty)
     if not isinstance(value, Expr):
-        if not _reassigned(helper.node, param.arg):
+        if not _reassigned(low, helper.node, param.arg):
             return value
         value = build.as_expr(value)
     name = low.fresh(param.arg)

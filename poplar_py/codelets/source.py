@@ -8,6 +8,7 @@ language.
 from __future__ import annotations
 
 import ast
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -64,6 +65,7 @@ class SourceModule:
 
     file: str
     namespace: str = ""
+    digest: str = ""
     params: dict[str, Param] = field(default_factory=lambda: {})
     constants: dict[str, ast.expr] = field(default_factory=lambda: {})
     functions: dict[str, ast.FunctionDef] = field(default_factory=lambda: {})
@@ -89,7 +91,8 @@ def parse_source(text: str, file: str, namespace: str = "", line_offset: int = 0
         raise CodeletError(f"syntax: {error}", Location(file, 1, 1)) from None
     if line_offset:
         ast.increment_lineno(tree, line_offset)
-    module = SourceModule(file, namespace)
+    digest = hashlib.sha256(f"{line_offset}\n{text}".encode()).hexdigest()
+    module = SourceModule(file, namespace, digest)
     for node in tree.body:
         _module_statement(module, node)
     return module

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 
-from poplar_py.codegen.emit import emit_kernel
+from poplar_py.codegen.emit import emit_kernel, kernel_symbol
 from poplar_py.codegen.jit import Jit
 from poplar_py.codegen.program_copy import CopyKernel, copy_kernels
+from poplar_py.codelets import Codelet
 from poplar_py.executable.executable import Executable
 
 
@@ -24,7 +26,7 @@ def _copies(wide: bool) -> dict[str, CopyKernel]:
 def load_kernels(exe: Executable, jit: Jit, *, checked: bool | None) -> dict[str, int]:
     """Address of every kernel the tables name. ``checked``: None checks user codelets only."""
     symbols: dict[str, str] = {}
-    texts: dict[str, str] = {}
+    texts: dict[str, str | Callable[[], str]] = {}
     for name in sorted({t.kernel for t in exe.tables}):
         kind, _, what = name.partition(":")
         if kind == "copy":
@@ -33,10 +35,15 @@ def load_kernels(exe: Executable, jit: Jit, *, checked: bool | None) -> dict[str
             continue
         codelet = exe.codelets[int(what)]
         check = not codelet.builtin if checked is None else checked
-        symbol, text = emit_kernel(codelet, checked=check, wide=exe.wide)
-        symbols[name], texts[symbol] = symbol, text
+        symbol = kernel_symbol(codelet, checked=check, wide=exe.wide)
+        symbols[name], texts[symbol] = symbol, partial(_text, codelet, check, exe.wide)
     addresses = jit.load(texts)
     return {name: addresses[symbol] for name, symbol in symbols.items()}
+
+
+def _text(codelet: Codelet, checked: bool, wide: bool) -> str:
+    """LLVM text of a kernel, made only when no cache has its object."""
+    return emit_kernel(codelet, checked=checked, wide=wide)[1]
 
 
 def raw_copy(jit: Jit) -> int:
