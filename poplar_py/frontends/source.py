@@ -22,12 +22,22 @@ from poplar_py.diagnostics import FileError, InputError, Location, OptionError, 
 from poplar_py.driver.signature import Array
 from poplar_py.frontends import pml
 from poplar_py.frontends.onnx import model as onnx_model
-from poplar_py.ir import Module
+from poplar_py.ir import Graph, Module, Value
+from poplar_py.ir.resources import read_text
 from poplar_py.ir.rewrite import clone_module, replace_values
 from poplar_py.ops.core import Constant
+from poplar_py.passes.infer_shapes import bind_shapes
 from poplar_py.types import TensorType
 
-__all__ = ["FORMATS", "LoadedModel", "ModuleModel", "OnnxModel", "Specialisation", "load_model"]
+__all__ = [
+    "FORMATS",
+    "LoadedModel",
+    "ModuleModel",
+    "OnnxModel",
+    "PmlModel",
+    "Specialisation",
+    "load_model",
+]
 
 FORMATS = ("onnx", "pml", "pir")
 
@@ -106,6 +116,33 @@ class ModuleModel(LoadedModel):
         module = clone_module(self.module)
         held = {name: make_constant(module, name, np.asarray(v)) for name, v in consts.items()}
         return Specialisation(module, dict(dims), dict(shapes), held)
+
+
+class PmlModel(LoadedModel):
+    """A `.pml` model; it is built by `specialise`, so that it may compute with its dims."""
+
+    def __init__(self, source: pml.PmlSource, dims: Mapping[str, int]) -> None:
+        self.source = source
+        self.name = source.name
+        self.dims = dict(dims)
+        self._inputs = source.inputs
+
+    @property
+    def inputs(self) -> dict[str, TensorType]:
+        return dict(self._inputs)
+
+    @property
+    def outputs(self) -> dict[str, TensorType]:
+        return {}
+
+    def specialise(
+        self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
+    ) -> Specialisation:
+        del values
+        graph = Graph(inputs=[Value(t, name) for name, t in self._inputs.items()])
+        module = self.source.build(bind_shapes(graph, shapes, {**self.dims, **dims}))
+        held = {name: make_constant(module, name, np.asarray(v)) for name, v in consts.items()}
+        return Specialisation(module, consts=held)
 
 
 def make_constant(module: Module, name: str, array: Array) -> Array:
@@ -215,7 +252,9 @@ def _from_path(origin: str | Path, format: str | None, dims: Mapping[str, int]) 
         )
     if kind == "onnx":
         return OnnxModel(onnx_model.open_onnx(path))
-    return ModuleModel(ir.load_pir(path) if kind == "pir" else pml.load_pml(path, dims=dims))
+    if kind == "pir":
+        return ModuleModel(ir.load_pir(path))
+    return PmlModel(pml.read_pml(read_text(path), str(path)), dims)
 
 
 def _from_bytes(data: bytes, format: str, name: str, dims: Mapping[str, int]) -> LoadedModel:
@@ -227,4 +266,4 @@ def _from_bytes(data: bytes, format: str, name: str, dims: Mapping[str, int]) ->
         raise FileError(f"{name} is not UTF-8 text: {error}", Location(name, 0, 0)) from error
     if format == "pir":
         return ModuleModel(ir.parse_module(text, name))
-    return ModuleModel(pml.parse_pml(text, name, dims=dims))
+    return PmlModel(pml.read_pml(text, name), dims)

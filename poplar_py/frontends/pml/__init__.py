@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from poplar_py.frontends.pml.load import load_pml, parse_pml
+from poplar_py.frontends.pml.load import PmlSource, load_pml, parse_pml, read_pml
 
-__all__ = ["load_pml", "parse_pml"]
+__all__ = ["PmlSource", "load_pml", "parse_pml", "read_pml"]

@@ -20,10 +20,33 @@ from poplar_py.frontends.pml.parse import parse_text
 from poplar_py.frontends.pml.weights import inside
 from poplar_py.ir.core import Module
 from poplar_py.ir.resources import read_text
+from poplar_py.types import TensorType
 
-__all__ = ["load_pml", "parse_pml"]
+__all__ = ["PmlSource", "load_pml", "parse_pml", "read_pml"]
 
 MAX_FILES = 1000
+
+
+@dataclass(frozen=True)
+class PmlSource:
+    """A parsed model that can be built again and again, for other sizes of its free dims."""
+
+    model: ast.Model
+    defs: Mapping[str, ast.Def]
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def inputs(self) -> dict[str, TensorType]:
+        """Declared types of the inputs. Raises what building would raise about them."""
+        header = ast.Model(self.model.loc, self.name, self.model.parameters, (), ast.Block(()))
+        return {v.name: v.type for v in elaborate(header, {}, {}).main.inputs}
+
+    def build(self, dims: Mapping[str, int] | None = None) -> Module:
+        """The module; `dims` gives sizes for free dims."""
+        return elaborate(self.model, self.defs, dims or {})
 
 
 def load_pml(path: str | Path, *, model: str = "", dims: Mapping[str, int] | None = None) -> Module:
@@ -40,9 +63,14 @@ def parse_pml(
     text: str, file: str = "<pml>", *, model: str = "", dims: Mapping[str, int] | None = None
 ) -> Module:
     """As load_pml, for a text; imports and weights are looked for in the folder of `file`."""
+    return read_pml(text, file, model=model).build(dims)
+
+
+def read_pml(text: str, file: str = "<pml>", *, model: str = "") -> PmlSource:
+    """Parse a text and what it imports, and pick a model; nothing is built yet."""
     session = _Session(Path(file).parent)
     main = session.file(text, file)
-    return elaborate(_choose(main, model), session.defs, dims or {})
+    return PmlSource(_choose(main, model), session.defs)
 
 
 def _choose(file: ast.File, name: str) -> ast.Model:
