@@ -1,0 +1,200 @@
+"""Reductions, searches and running sums against NumPy."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from popops_harness import Program, check, compare, normal
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from poplar_py import popops
+from poplar_py.diagnostics import OptionError
+from poplar_py.types import DTYPES, bf16, bool_, f16, f32, f64, i8, i32, u8
+
+
+def _wide(v: np.ndarray) -> np.ndarray:
+    return v.astype(np.float64) if v.dtype.kind in "fV" else v
+
+
+REFERENCE = {
+    "sum": lambda v, a: _wide(v).sum(a, dtype=_wide(v).dtype),
+    "prod": lambda v, a: _wide(v).prod(a, dtype=_wide(v).dtype),
+    "max": lambda v, a: v.max(a),
+    "min": lambda v, a: v.min(a),
+    "square_sum": lambda v, a: (v.astype(np.float64) ** 2).sum(a),
+}
+DIMS = [d for k in (1, 2, 3) for d in combinations(range(3), k)]
+
+
+@pytest.mark.parametrize("dims", DIMS)
+@pytest.mark.parametrize("kind", sorted(REFERENCE))
+def test_dims_and_kinds(kind: str, dims: tuple[int, ...]) -> None:
+    check(
+        lambda p, x: popops.reduce(p.graph, x, dims, kind, p.prog),
+        lambda v: REFERENCE[kind](v, dims),
+        normal(3, 40, 37),
+        tolerance=1e-5,
+    )
+
+
+@pytest.mark.parametrize("dtype", [f16, bf16, f64, i8, i32, u8], ids=str)
+@pytest.mark.parametrize("dims", [(0,), (1,)])
+def test_types(dtype: object, dims: tuple[int, ...]) -> None:
+    dt = DTYPES[str(dtype)]
+    tolerance = {2: 1e-2, 8: 1e-12}.get(dt.size, 0.0)
+    for kind in ("sum", "max", "min"):
+        check(
+            lambda p, x, k=kind: popops.reduce(p.graph, x, dims, k, p.prog),
+            lambda v, k=kind: REFERENCE[k](v, dims),
+            normal(60, 70, dtype=dt),
+            tolerance=tolerance,
+        )
+
+
+def test_logic() -> None:
+    array = normal(40, 3, dtype=bool_)
+    for kind, f in (("and", np.all), ("or", np.any)):
+        check(
+            lambda p, x, k=kind: popops.reduce(p.graph, x, (1,), k, p.prog),
+            lambda v, g=f: g(v, 1),
+            array,
+        )
+
+
+@pytest.mark.parametrize("shape", [(20000,), (3, 9000), (9000, 3), (50, 50, 20)])
+def test_large_sums_take_several_steps(shape: tuple[int, ...]) -> None:
+    axis = int(np.argmax(shape))
+    p = check(
+        lambda p, x: popops.reduce(p.graph, x, (axis,), "sum", p.prog),
+        lambda v: v.astype(np.float64).sum(axis),
+        normal(*shape),
+        tolerance=1e-5,
+    )
+    assert len(p.graph.compute_sets) <= 4
+
+
+def test_nan_wins_and_infinities_stay() -> None:
+    array = normal(4, 50)
+    array[1, 7], array[2, 30], array[3, 49] = np.nan, np.inf, -np.inf
+    for kind in ("max", "min"):
+        check(
+            lambda p, x, k=kind: popops.reduce(p.graph, x, (1,), k, p.prog),
+            lambda v, k=kind: REFERENCE[k](v, 1),
+            array,
+        )
+
+
+@pytest.mark.parametrize("mapping", ["linear", 0, 5])
+def test_sums_do_not_depend_on_mapping_or_tiles(mapping: object) -> None:
+    array = normal(7, 3000)
+    found = []
+    for tiles in (8, 40):
+        p = Program(tiles)
+        out = popops.reduce(p.graph, p.input(array, mapping), (1,), "sum", p.prog)
+        found.append(p.run(out)[0])
+    p = Program(16)
+    reference = p.run(popops.reduce(p.graph, p.input(array), (1,), "sum", p.prog))[0]
+    for got in found:
+        np.testing.assert_array_equal(got, reference)
+
+
+def test_random_mappings_give_the_same_bits() -> None:
+    array, rng = normal(5, 800), np.random.default_rng(3)
+    p = Program()
+    x = p.graph.add_variable(f32, array.shape, "x")
+    for begin in range(0, 4000, 40):
+        p.graph.set_tile_mapping(x.flatten().slice(begin, begin + 40), int(rng.integers(0, 24)))
+    out = popops.reduce(p.graph, p.place(x, array), (1,), "sum", p.prog)
+    got = p.run(out)[0]
+    q = Program()
+    np.testing.assert_array_equal(
+        got, q.run(popops.reduce(q.graph, q.input(array), (1,), "sum", q.prog))[0]
+    )
+
+
+def test_nothing_reduced_and_nothing_there() -> None:
+    p = Program()
+    x = p.graph.add_variable(f32, (3, 0), "x", mapping="linear")
+    out = popops.reduce(p.graph, x, (1,), "max", p.prog)
+    compare(p.run(out)[0], np.full(3, -np.inf, np.float32), 0.0)
+    with pytest.raises(OptionError):
+        popops.reduce(p.graph, x, (1,), "median", p.prog)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_random_views(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 8), min_size=1, max_size=4)))
+    dims = tuple(sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))))
+    perm = data.draw(st.permutations(range(len(shape))))
+    array = normal(*shape, dtype=i32)
+    p = Program(5)
+    stored = p.input(np.ascontiguousarray(array.transpose(perm)))
+    x = stored.dim_shuffle(np.argsort(perm).tolist())
+    out = popops.reduce(p.graph, x, dims, "sum", p.prog)
+    np.testing.assert_array_equal(p.run(out)[0], array.sum(dims, dtype=np.int32))
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(("shape", "k", "axis"), [((5, 100), 7, 1), ((60, 4), 60, 0), ((9,), 1, 0)])
+def test_top_k(shape: tuple[int, ...], k: int, axis: int, largest: bool) -> None:
+    def reference(v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        key = -v.astype(np.int64) if largest else v
+        order = np.argsort(key, axis, kind="stable").take(range(k), axis)
+        return np.take_along_axis(v, order, axis), order.astype(np.int32)
+
+    check(
+        lambda p, x: popops.top_k(p.graph, x, k, axis, largest, p.prog),
+        reference,
+        normal(*shape, dtype=i32),
+        oracle=True,
+    )
+
+
+def test_top_k_of_long_rows() -> None:
+    array = normal(2, 40000)
+    order = np.argsort(-array, 1, kind="stable")[:, :5]
+    check(
+        lambda p, x: popops.top_k(p.graph, x, 5, 1, True, p.prog),
+        lambda v: (np.take_along_axis(v, order, 1), order.astype(np.int32)),
+        array,
+    )
+
+
+def test_sort_and_positions() -> None:
+    array = normal(6, 33, 4, dtype=i8)
+    check(
+        lambda p, x: popops.sort(p.graph, x, 1, p.prog)[0], lambda v: np.sort(v, 1), array
+    )
+    for axis in range(3):
+        check(
+            lambda p, x, a=axis: popops.arg_max(p.graph, x, a, p.prog),
+            lambda v, a=axis: v.argmax(a).astype(np.int32),
+            array,
+        )
+        check(
+            lambda p, x, a=axis: popops.arg_min(p.graph, x, a, p.prog, last=True),
+            lambda v, a=axis: (v.shape[a] - 1 - np.flip(v, a).argmin(a)).astype(np.int32),
+            array,
+        )
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_sums(exclusive: bool, reverse: bool) -> None:
+    def reference(v: np.ndarray) -> np.ndarray:
+        w = np.flip(v, 1) if reverse else v
+        out = w.cumsum(1, dtype=v.dtype)
+        out = out - w if exclusive else out
+        return np.flip(out, 1) if reverse else out
+
+    check(
+        lambda p, x: popops.cumulative(
+            p.graph, x, 1, "sum", p.prog, exclusive=exclusive, reverse=reverse
+        ),
+        reference,
+        normal(4, 30, 3, dtype=i32),
+    )
