@@ -44,6 +44,7 @@ class ModelEngine:
                 threads=self.options.threads,
                 replicas=self.executable.replicas,
                 faithful_exchange=self.options.faithful_exchange,
+                check_uninitialised=self.options.check_uninitialised,
             )
         return self._tile
 

@@ -22,6 +22,7 @@ from poplar_py.runtime.host import HostServices
 from poplar_py.runtime.kernels import load_kernels, raw_copy, shared_jit
 from poplar_py.runtime.loaded import load_code
 from poplar_py.runtime.pool import ThreadPool, aligned, free_cores
+from poplar_py.runtime.shadow import Shadow
 from poplar_py.runtime.watchdog import watchdog
 
 MAX_THREADS = 256
@@ -35,7 +36,8 @@ class TileEngine:
 
     threads: host threads (default: the free cores). replicas: copies of the device that run the same
     program. faithful_exchange: every remote edge goes through its planned buffer and dead bytes are
-    poisoned. checked: bounds checks in all codelets (True), none (False), or user codelets only.
+    poisoned. check_uninitialised: as faithful exchange, and reads of elements that nothing wrote are
+    an error (slow). checked: bounds checks in all codelets (True), none (False), or user codelets only.
     cpu: "native" or an LLVM CPU name.
     """
 
@@ -46,6 +48,7 @@ class TileEngine:
         threads: int | None = None,
         replicas: int = 1,
         faithful_exchange: bool = False,
+        check_uninitialised: bool = False,
         checked: bool | None = None,
         cpu: str = "native",
     ) -> None:
@@ -55,19 +58,25 @@ class TileEngine:
             raise OptionError(f"{replicas} replicas", remedy="give a number from 1 to 65536")
         self.executable = executable
         self.replicas = replicas
-        self.faithful = faithful_exchange
+        self.faithful = faithful_exchange or check_uninitialised
         self.threads = free_cores() if threads is None else threads
         self._jit = shared_jit(cpu)
         self._host = HostServices(self)
         self._pool = ThreadPool(self._jit, replicas, self.threads, self._host.call)
         kernels = load_kernels(executable, self._jit, checked=checked)
         self._loaded = load_code(
-            executable, kernels, self._pool.team_size, faithful=faithful_exchange
+            executable,
+            kernels,
+            self._pool.team_size,
+            faithful=self.faithful,
+            ask=check_uninitialised,
         )
         self._arena = Arena(executable.arena_bytes, replicas)
         self._reason = ""
         self._regions = [self._region(i) for i in range(len(executable.regions))]
         self._set_up_pool()
+        if check_uninitialised:
+            self._host.shadow = Shadow(executable, self._loaded.plain, replicas)
         self.load()
 
     # ------------------------------------------------------------------ set-up

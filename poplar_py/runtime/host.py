@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from poplar_py.diagnostics import InputError
 from poplar_py.executable.executable import HostCall
 
+from poplar_py.runtime.shadow import ASK_CALL, Shadow
+
 if TYPE_CHECKING:
     from poplar_py.runtime.engine import TileEngine
 
@@ -27,6 +29,7 @@ class HostServices:
         self.functions: dict[str, tuple[Callable[..., Any], bool]] = {}
         self.arrays: dict[str, NDArray[Any]] = {}
         self.output = sys.stderr
+        self.shadow: Shadow | None = None
         self._error: BaseException | None = None
         self._begin: dict[tuple[int, str], int] = {}
         self._lock = threading.Lock()
@@ -34,7 +37,10 @@ class HostServices:
     def call(self, kind: int, number: int, replica: int) -> int:
         """Called by native code; nonzero stops the run."""
         try:
-            if kind == MEETING:
+            if kind >= ASK_CALL:
+                assert self.shadow is not None
+                self.shadow.ask(kind, number, replica)
+            elif kind == MEETING:
                 self._across(self.engine.executable.host_calls[number])
             elif kind == HOST:
                 self._host(self.engine.executable.host_calls[number], replica)

@@ -13,6 +13,7 @@ from poplar_py.executable.executable import DEFAULT_MODE, FAITHFUL_MODE, Executa
 from poplar_py.executable.tables import Words, gather_rows, split_threads
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.runtime.pool import aligned
+from poplar_py.runtime.shadow import add_questions
 
 
 @dataclass
@@ -26,11 +27,13 @@ class ThreadRows:
 @dataclass
 class Loaded:
     """``code``: native step code; ``entries`` by program name; ``parts[t][k]``: rows of table t for
-    thread k. Everything native code points to is held here."""
+    thread k; ``plain``: the step code of the mode before all that. Everything native code points to
+    is held here."""
 
     code: NDArray[np.int64]
     entries: dict[str, int]
     parts: dict[int, list[ThreadRows]]
+    plain: NDArray[np.int64]
     keep: list[object] = field(default_factory=list[object])
 
     def find_row(self, address: int) -> tuple[int, int] | None:
@@ -50,13 +53,19 @@ class Loaded:
     lengths: dict[int, Ints] = field(default_factory=dict[int, Ints])
 
 
-def load_code(exe: Executable, kernels: dict[str, int], team: int, *, faithful: bool) -> Loaded:
-    """Resolve kernels, tables and switches of one mode for teams of ``team`` threads."""
+def load_code(
+    exe: Executable, kernels: dict[str, int], team: int, *, faithful: bool, ask: bool = False
+) -> Loaded:
+    """Resolve kernels, tables and switches of one mode for teams of ``team`` threads. ``ask``: with
+    the questions of check_uninitialised."""
     mode = FAITHFUL_MODE if faithful else DEFAULT_MODE
     code, switches, entries = select_mode(exe.code, exe.switches, exe.entries, mode)
+    plain = code
+    if ask:
+        code, switches, entries = add_questions(code, switches, entries)
     native = aligned(code.size).reshape(code.shape)
     native[:] = code
-    out = Loaded(native, entries, {})
+    out = Loaded(native, entries, {}, plain)
     calls = np.flatnonzero(code[:, 0] == Op.CALL)
     used = sorted(set(code[calls, 1].tolist()))
     directory = aligned(max(1, len(used)) * team * 2).reshape(-1, team, 2)

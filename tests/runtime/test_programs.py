@@ -393,3 +393,24 @@ def test_poplar_engine() -> None:
     with pytest.raises(InputError):
         engine.run(1)
     engine.close()
+
+
+def test_reads_of_what_nobody_wrote() -> None:
+    g = new_graph()
+    x = g.add_variable(f32, (8,), "x", mapping="linear")
+    y = g.add_variable(f32, (8,), "y", mapping="linear")
+    stream = g.add_host_to_device_fifo("in", f32, 4)
+    good = Sequence(Copy(stream, x[:4]), Copy(stream, x[4:]), Copy(x, y), scale_set(g, y, 2.0))
+    bad = Sequence(Copy(stream, x[:4]), Copy(x, y), scale_set(g, y, 2.0))
+    exe = build_executable(g, [good, bad])
+    for program in (good, bad):
+        only = build_executable(g, [program])
+        with TileEngine(only, threads=2, check_uninitialised=True) as e:
+            if program is good:
+                e.run(0)
+                continue
+            with pytest.raises(InvalidProgram, match=r"vertex 1 .* element 0 of field 'x'") as found:
+                e.run(0)
+            assert "(y" in str(found.value) or "receive buffer" in str(found.value)
+    with TileEngine(exe, threads=1, check_uninitialised=True) as e:
+        e.run(0)

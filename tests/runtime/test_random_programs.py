@@ -24,3 +24,15 @@ def test_random_program(seed: int) -> None:
                 for k, value in enumerate(want):
                     got = engine.read(f"out{k}")
                     assert np.array_equal(got, value), (faithful, threads, k)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_program_reads_only_what_was_written(seed: int) -> None:
+    p = RandomProgram(seed)
+    exe = build_executable(p.graph, [p.prog])
+    with TileEngine(exe, threads=2, check_uninitialised=True) as engine:
+        for name, value in p.feeds.items():
+            engine.write(name, value)
+        engine.run(0)
+        for k, value in enumerate(p.expected()):
+            assert np.array_equal(engine.read(f"out{k}"), value)
