@@ -21,6 +21,7 @@ from poplar_py.poplin.operands import (
 )
 from poplar_py.poplin.params import ConvParams
 from poplar_py.poplin.place import TileRange, tile_range
+from poplar_py.poplin.wide import fold_wide_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
@@ -53,6 +54,9 @@ def convolution(
     shape = params.output_shape(x.shape, w.shape)
     dtype = result_dtype(x.dtype, operand_dtype(w), out_dtype)
     where = tile_range(graph, tiles)
+    wide = fold_wide_kernel(graph, x, w, params) if 0 not in shape else None
+    if wide is not None:
+        x, w, params = wide
     deep = _three_dims(params)
     extra = (1,) * (3 - params.rank)
     x3 = x.reshape((*x.shape[:2], *extra, *x.shape[2:]))

@@ -178,7 +178,7 @@ def _efficiency(p: Problem, px: int, nb: int) -> float:
 def _candidates(p: Problem) -> Iterator[tuple[int, int, int]]:
     pieces = piece_widths(p.width, p.unit)
     main = pieces[0]
-    widths = [d for d in _divisors(main, MAX_SUMS) if d >= min(4, main)]
+    widths = [d for d in reversed(_divisors(main, MAX_SUMS)) if d >= min(4, main)]
     blocks = [1] if p.depthwise else _divisors(p.nb_limit or p.out_blocks, 14)
     most = 1 if p.depthwise or p.images else p.in_blocks
     least = 2 if most > 1 else 1

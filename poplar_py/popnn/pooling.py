@@ -20,7 +20,12 @@ from poplar_py.poplar.arrays import offsets_of, ragged
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.reduction import reduce
-from poplar_py.poputil.blocked import add_blocked, blocked_base
+from poplar_py.poputil.blocked import (
+    add_blocked,
+    batch_lanes,
+    blocked_base,
+    images_of_lanes,
+)
 from poplar_py.poputil.boxes import grid_boxes
 from poplar_py.poputil.layout import fresh, memory_order
 from poplar_py.poputil.place import interval_mapping, place_near
@@ -101,6 +106,10 @@ def max_pool(
     shape = (*x.shape[:2], *spatial)
     if prod(shape) == 0:
         return fresh(graph, x.dtype, shape, name), fresh(graph, i32, shape, name)
+    images = None if indices else batch_lanes(graph, x)
+    if images is not None:
+        out, _ = max_pool(graph, images, params, prog, name)
+        return images_of_lanes(out, x.shape[0]), None
     blocks = None if indices else _blocks(graph, x)
     if blocks is None and not indices and _planar(params):
         return _plane_pool(graph, x, params, shape, prog, name), None
@@ -151,6 +160,18 @@ def avg_pool(
         return fresh(graph, x.dtype, shape, name)
     if params.kernel == tuple(x.shape[2:]) and not any(params.pads):
         return _global_mean(graph, x, prog, name)
+    images = batch_lanes(graph, x)
+    if images is not None:
+        out = avg_pool(
+            graph,
+            images,
+            params,
+            prog,
+            name,
+            count_include_pad=count_include_pad,
+            extra=extra,
+        )
+        return images_of_lanes(out, x.shape[0])
     blocks = _blocks(graph, x)
     work = _plan(x, blocks, params)
     tile = _tiles(graph, work)
