@@ -11,7 +11,7 @@ After:
     %y: f32[8,10] = nn.matmul(%h, %w2) {ipu=1}
 
 The ops stay in order and are cut into one run of neighbours per IPU, so a value crosses to a later
-IPU only. The cut minimises the largest stage under the memory cap: an exact chain partition for
+IPU only; an element-wise op stays with the op in front that it reads. The cut minimises the largest stage under the memory cap: an exact chain partition for
 the cost model below, by bisection on the bottleneck with a greedy test. Ops that `on ipu N` placed
 keep their place; then nothing is balanced, and an op without a place follows its operands.
 
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from poplar_py.diagnostics import OptionError, OutOfTileMemory
-from poplar_py.ir import Graph, Module, Op, Value
+from poplar_py.ir import ELEMENTWISE, Graph, Module, Op, Value
 from poplar_py.passes.context import PassContext
 from poplar_py.passes.registry import Pass, register
 from poplar_py.target import Target
@@ -130,8 +130,12 @@ def spread(graph: Graph, target: Target, balance: bool) -> bool:
     ops = [op for op in graph.ops if op.opname != "core.constant"]
     if not ops:
         return False
-    nbytes = _weight_bytes(ops)
-    cycles = [op_cost(op, target) for op in ops] if balance else [float(b) for b in nbytes]
+    units = _units(ops)
+    weights = dict(zip(ops, _weight_bytes(ops), strict=True))
+    nbytes = [sum(weights[op] for op in unit) for unit in units]
+    cycles = [float(b) for b in nbytes]
+    if balance:
+        cycles = [sum(op_cost(op, target) for op in unit) for unit in units]
     cap = int(target.bytes_per_tile * target.tiles_per_ipu * MEMORY_SHARE)
     stages = chain_partition(cycles, nbytes, target.num_ipus, cap)
     if stages is None:
@@ -141,12 +145,27 @@ def spread(graph: Graph, target: Target, balance: bool) -> bool:
             remedy="use a larger --system, fewer replicas, or f16 weights",
         )
     for ipu, stage in enumerate(stages):
-        for op in ops[stage.begin : stage.end]:
+        for op in (op for unit in units[stage.begin : stage.end] for op in unit):
             op.ipu = ipu
             for region in op.regions():
                 _set_all(region, ipu)
     _place_constants(graph)
     return True
+
+
+def _units(ops: Sequence[Op]) -> list[list[Op]]:
+    """Runs of ops that stay together: an element-wise op with the op in front that it reads.
+
+    Lowering puts such an op into the vertices of a product when both are on one IPU.
+    """
+    units: list[list[Op]] = []
+    for op in ops:
+        reads = bool(units) and not set(units[-1][-1].results).isdisjoint(op.operands())
+        if reads and op.has(ELEMENTWISE):
+            units[-1].append(op)
+        else:
+            units.append([op])
+    return units
 
 
 def _weight_bytes(ops: Sequence[Op]) -> list[int]:
