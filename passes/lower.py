@@ -76,6 +76,15 @@ def lower_graph(graph: Graph, target: Any) -> TileModule:
     return TileModule(ctx.whole, [ctx.prog], ["main"])
 
 
+def _first_ipus(graph: Graph) -> dict[Value, int | None]:
+    """The IPU of the first op that uses each value."""
+    home: dict[Value, int | None] = {}
+    for op in graph.walk():
+        for value in op.operands():
+            home.setdefault(value, op.ipu)
+    return home
+
+
 def _add_input(ctx: LowerContext, value: Value) -> None:
     """A variable filled from the stream input/NAME."""
     tensor = fresh(ctx.graph, value.dtype, value.type.static_shape, value.name)
