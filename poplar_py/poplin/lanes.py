@@ -152,6 +152,10 @@ def halo_table(
     return RowTable(np.ascontiguousarray(rows.reshape(shape)), length, whole)
 
 
+ROW_BYTES = 1 << 16
+"""Rows of more bytes are not kept on one tile."""
+
+
 def blocked_copy(
     graph: Graph,
     x: Tensor,
@@ -170,6 +174,11 @@ def blocked_copy(
     n, channels, *spatial = x.shape
     width = spatial[-1] + sum(pads)
     blocks = blocks_of(channels)
+    cuts = -(-width * LANES * x.dtype.size // ROW_BYTES)
+    if not pieces and cuts > 1:  # a row too long for one tile
+        x, pads = pad_view(graph, x, x.rank - 1, *pads), (0, 0)
+        spatial[-1] = width
+        pieces = tuple(len(part) for part in np.array_split(np.arange(width), cuts))
     widths = np.array(pieces or (width,), np.int64)
     lines = int(np.prod(spatial[:-1], dtype=np.int64))
     tile = spread(n * blocks * lines * len(widths), tiles)
