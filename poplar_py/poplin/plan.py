@@ -23,6 +23,8 @@ MAX_SUMS = 26
 VERTEX_OVERHEAD = 180
 ROW_OVERHEAD = 48
 SYNC = 150
+CACHE_BYTES = 384 * 1024
+"""Partial sums beyond this leave the nearer host caches before they are reduced (measured)."""
 PIECE_LIMIT = 96 * 1024
 """Bytes of weights one vertex may hold."""
 
@@ -219,7 +221,8 @@ def _host_time(p: Problem, px: int, nb: int, splits: int, vertices: int) -> floa
     fmas = total * lanes / 16
     work = fmas / (2 * _efficiency(p, px, nb))
     outputs = p.out_blocks * p.rows * p.width
-    partial = outputs * (6.0 * splits + 6) if splits > 1 else 0.0
+    each = 6.0 if outputs * splits * 64 < CACHE_BYTES else 12.0
+    partial = outputs * (each * splits + 8) if splits > 1 else 0.0
     return work + vertices * (40 + 2 * px * nb) + partial
 
 
