@@ -15,10 +15,10 @@ from poplar_py.codegen.emit import emit_kernel
 from poplar_py.codegen.jit import Jit
 from poplar_py.codelets import Codelet
 
-__all__ = ["Result", "jit_for", "run_codelet"]
+__all__ = ["KERNEL_TYPE", "Arena", "Result", "build_row", "jit_for", "run_codelet"]
 
 _JITS: dict[str, Jit] = {}
-_SIGNATURE = ctypes.CFUNCTYPE(
+KERNEL_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
 )
 
@@ -58,7 +58,7 @@ def run_codelet(
     ctx = np.zeros(8, np.int64)
     ctx[6] = base.size
     symbol, text = emit_kernel(codelet, checked=checked, wide=wide)
-    function = _SIGNATURE(jit_for(cpu).load({symbol: text})[symbol])
+    function = KERNEL_TYPE(jit_for(cpu).load({symbol: text})[symbol])
     code = function(base.ctypes.data, table.ctypes.data, len(vertices), ctx.ctypes.data)
     return Result(code, ctx, arena.read_back(base, vertices[0]))
 

@@ -127,6 +127,8 @@ def cast(x: Expr, ty: Ty) -> Expr:
     if x.ty.ref:
         raise TypeMismatch("a field or row is no value here", remedy="index it")
     if x.ty.lanes != ty.lanes:
+        if x.ty.lanes != 1:
+            raise TypeMismatch(f"{x.ty} cannot become {ty.lanes} lanes")
         return splat(cast(x, Ty(ty.dtype)), ty.lanes)
     if x.ty.dtype is ty.dtype:
         return x

@@ -35,7 +35,9 @@ from poplar_py.codelets.lowering import (
     Value,
     compile_time,
     guard,
+    stored_names,
 )
+from poplar_py.diagnostics import PoplarPyError
 from poplar_py.types import DTYPES, DType, bf16, bool_, f16, f32, u32
 
 __all__ = ["lower_call"]
@@ -260,8 +262,10 @@ def _store_lanes(low: Lowering, node: ast.Call, lanes: int | None) -> Value:
     check_writable(low, node.args[0], ref)
     index = index_expr(low, node.args[1])
     value = rvalue(low, node.args[2])
-    with guard(low, node.args[2]):
+    try:
         stored = build.store_value(ref, value, lanes)
+    except PoplarPyError as error:
+        raise error.at(place(low.frame.module.file, node.args[2])) from None
     args = [ref, index, stored]
     if len(node.args) > 3:
         args.append(index_expr(low, node.args[3]))
@@ -558,18 +562,6 @@ def _bind_arguments(low: Lowering, node: ast.Call, helper: Helper, frame: Frame)
                     frame.types[param.arg] = bound.ty
 
 
-def _reassigned(low: Lowering, function: ast.FunctionDef, name: str) -> bool:
-    stored = low.assigned_cache.get(function)
-    if stored is None:
-        stored = frozenset(
-            n.id
-            for n in ast.walk(function)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        )
-        low.assigned_cache[function] = stored
-    return name in stored
-
-
 def _bind_argument(
     low: Lowering, helper: Helper, param: ast.arg, value: Value, at: ast.expr
 ) -> Local | Value:
@@ -587,7 +579,7 @@ def _bind_argument(
             ty = Ty(annotated) if isinstance(annotated, DType) else annotated
             value = build.cast(build.as_expr(value, ty), ty)
     if not isinstance(value, Expr):
-        if not _reassigned(low, helper.node, param.arg):
+        if param.arg not in stored_names(helper.node):
             return value
         value = build.as_expr(value)
     name = low.fresh(param.arg)

@@ -9,7 +9,6 @@ from typing import Any
 from poplar_py.codelets import build
 from poplar_py.codelets.codelet_ir import I32, Expr, Stmt, Ty
 from poplar_py.codelets.lower_expr import (
-    arithmetic,
     array_index,
     condition,
     constant_int,
@@ -27,7 +26,7 @@ from poplar_py.codelets.lowering import (
     Lowering,
     Value,
     compile_time,
-    guard,
+    stored_names,
 )
 from poplar_py.codelets.errors import place
 from poplar_py.diagnostics import PoplarPyError
@@ -52,20 +51,6 @@ def lower_body(low: Lowering, body: Sequence[ast.stmt]) -> bool:
                 error.loc = place(low.frame.module.file, node)
             raise
     return False
-
-
-def assigned_names(low: Lowering, loop: ast.For | ast.While) -> frozenset[str]:
-    """Names bound anywhere inside a loop."""
-    found = low.assigned_cache.get(loop)
-    if found is None:
-        found = frozenset(
-            n.id
-            for root in loop.body
-            for n in ast.walk(root)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        )
-        low.assigned_cache[loop] = found
-    return found
 
 
 def forget_known(low: Lowering, names: frozenset[str]) -> None:
@@ -265,8 +250,10 @@ def _store(
     from poplar_py.codelets.lower_calls import check_writable
 
     check_writable(low, target, ref)
-    with guard(low, at):
+    try:
         stored = build.store_value(ref, value, 1)
+    except PoplarPyError as error:
+        raise error.at(place(low.frame.module.file, at)) from None
     low.emit(Stmt("store", (ref, index, stored)))
 
 
@@ -332,7 +319,7 @@ def _loop_body(low: Lowering, body: Sequence[ast.stmt]) -> list[Stmt]:
 
 def _while(low: Lowering, node: ast.While) -> bool:
     _no_else(low, node)
-    forget_known(low, assigned_names(low, node))
+    forget_known(low, stored_names(node))
     line = low.line
     saved, low.out = low.out, []
     cond = condition(low, node.test)
@@ -435,7 +422,7 @@ def _for_range(low: Lowering, node: ast.For, name: str, call: ast.Call) -> bool:
     start = index_expr(low, call.args[0]) if len(call.args) > 1 else build.const(0, I32)
     stop = index_expr(low, call.args[min(1, len(call.args) - 1)])
     ty = Ty(i64) if 8 in (start.ty.dtype.size, stop.ty.dtype.size) else I32
-    forget_known(low, assigned_names(low, node))
+    forget_known(low, stored_names(node))
     line = low.line
     held = low.frame.names.get(name)
     ir_name = low.fresh(name)

@@ -23,9 +23,10 @@ __all__ = [
     "Value",
     "compile_time",
     "guard",
+    "stored_names",
 ]
 
-MAX_STATEMENTS = 200_000
+MAX_STATEMENTS = 20_000
 MAX_INLINE_DEPTH = 32
 MAX_EXPR_DEPTH = 150
 
@@ -116,6 +117,23 @@ class Frame:
     returns_tuple: bool = False
 
 
+_stored: dict[ast.AST, frozenset[str]] = {}
+
+
+def stored_names(node: ast.For | ast.While | ast.FunctionDef) -> frozenset[str]:
+    """Names bound anywhere inside a loop or function."""
+    found = _stored.get(node)
+    if found is None:
+        found = frozenset(
+            n.id
+            for root in node.body
+            for n in ast.walk(root)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )
+        _stored[node] = found
+    return found
+
+
 class Lowering:
     """One instance on its way to IR. `out` is the statement list being filled."""
 
@@ -128,7 +146,6 @@ class Lowering:
         self.assigned_state: set[str] = set()
         self.class_constants: dict[str, ast.expr] = {}
         self.folded_constants: dict[str, int | float | None] = {}
-        self.assigned_cache: dict[ast.AST, frozenset[str]] = {}
         self.constant_values: dict[tuple[str, str], Value] = {}
         self.out: list[Stmt] = []
         self.frame = Frame({}, template.module)
