@@ -28,7 +28,7 @@ def _refuse(*_args: Any, **_kwargs: Any) -> Any:
 @contextmanager
 def interpreter_blocked() -> Iterator[None]:
     """No op can be evaluated by NumPy inside."""
-    with mock.patch.dict(EVAL, {op: _refuse for op in EVAL}):
+    with mock.patch.dict(EVAL, dict.fromkeys(EVAL, _refuse)):
         yield
 
 

@@ -3,7 +3,7 @@
     executor(module, feeds: dict[str, array]) -> list of output arrays (in the module's order)
 
 `run_cases(executor)` gives one `Outcome` per case; `write_table` makes the page of it. As a script:
-runs the reference interpreter and prints counts per op.
+runs the reference interpreter, or with --compiled the engine.
 """
 
 from __future__ import annotations
@@ -25,26 +25,14 @@ import onnx.numpy_helper
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.eval import evaluate
 from poplar_py.frontends.onnx import open_onnx, pack_outputs
-from poplar_py.ir.core import Module
+from poplar_py.ir.core import LAYOUT, Module, Value
+from poplar_py.ops import core, tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Executor = Callable[[Module, dict[str, Array]], Sequence[Array]]
 
-_LAYOUT_ONLY = """
-    Reshape Flatten Squeeze Unsqueeze Transpose Concat Split Slice Expand Tile Pad Identity Shape
-    Size ConstantOfShape Constant EyeLike DepthToSpace SpaceToDepth Dropout SequenceInsert
-    SequenceAt SequenceConstruct SplitToSequence SequenceLength OptionalHasElement
-    OptionalGetElement CenterCropPad BitCast If Upsample Gather Compress Cast CastLike SequenceMap
-    Loop Scan Sum Max Min Mean
-"""
-LAYOUT_ONLY = frozenset(_LAYOUT_ONLY.split())
-"""Op types whose cases may need no vertex: they move data, or pass one operand through."""
-
-RANDOM = (
-    "test_bernoulli",
-    "test_training_dropout",
-    "test_dropout_random",
-)
+SHAPE_ONLY = ("ConstantOfShape",)
+"""Op types whose inputs give a shape alone: a constant may stand for the result."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +88,38 @@ def _main_op(test: Any) -> str:
     return fits[0] if fits else ops[-1] if "_expanded" not in test.name else words[0]
 
 
-def run_case(case: Case, executor: Executor) -> None:
-    """Run all data sets of a case. Raises AssertionError or PoplarPyError where it fails."""
+def needs_no_vertex(module: Module, consts: Sequence[str]) -> bool:
+    """Whether every output is moved data: an input, or a view, gather or choice of such.
+
+    A constant counts where no input was bound for it (`consts`): it depends on no input then.
+    """
+
+    def moved(value: Value) -> bool:
+        op = value.owner
+        if op is None or value.type.numel == 0:
+            return True
+        if isinstance(op, core.Constant):
+            return not consts
+        if isinstance(op, core.If):
+            ends = [v for r in op.regions() for v in r.outputs]
+            return moved(op.cond) and all(
+                moved(v) or isinstance(v.owner, core.Constant) for v in ends
+            )
+        if isinstance(op, tensor.Gather):
+            return isinstance(op.indices.owner, core.Constant) and moved(op.x)
+        if not op.has(LAYOUT):
+            return False
+        return any(moved(v) for v in op.operands())
+
+    return all(moved(v) for v in module.main.outputs)
+
+
+def run_case(case: Case, executor: Executor) -> bool:
+    """Run all data sets of a case; whether it may need no vertex.
+
+    Raises AssertionError or PoplarPyError where it fails.
+    """
+    layout = case.op in SHAPE_ONLY
     model = open_onnx(case.model)
     names = [spec.name for spec in model.inputs]
     for inputs, expected in case.data:
@@ -111,6 +129,8 @@ def run_case(case: Case, executor: Executor) -> None:
         outputs = executor(made.module, {k: v for k, v in made.feeds.items() if k in wanted})
         got = pack_outputs(made.module, list(outputs))
         check(got, [_array(x) for x in expected], case.rtol, case.atol)
+        layout = layout or needs_no_vertex(made.module, made.consts)
+    return layout
 
 
 def check(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float) -> None:
@@ -151,9 +171,9 @@ def run_cases(
 ) -> Iterator[Outcome]:
     """Outcomes one by one. `vertices()` tells how many vertices the last run executed."""
     for case in all_cases() if cases is None else cases:
-        count = -1
+        count, layout = -1, False
         try:
-            run_case(case, executor)
+            layout = run_case(case, executor)
             count = -1 if vertices is None else vertices()
             reason = ""
         except PoplarPyError as error:
@@ -163,7 +183,7 @@ def run_cases(
             reason = "differs: " + " ".join(lines)[:160]
         except Exception as error:
             reason = f"crash: {type(error).__name__}: {error}"[:200]
-        if not reason and count == 0 and case.op not in LAYOUT_ONLY:
+        if not reason and count == 0 and not layout:
             reason = "ran no vertex"
         yield Outcome(case.name, case.op, not reason, reason, count)
 
@@ -192,14 +212,27 @@ def write_table(outcomes: Sequence[Outcome], path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
+def _compiled(cases: Sequence[Case]) -> list[Outcome]:
+    from compiled import CompiledExecutor
+
+    executor = CompiledExecutor()
+    out: list[Outcome] = []
+    for outcome in run_cases(executor, cases, executor.vertices):
+        out.append(outcome)
+        if len(out) % 100 == 0:
+            print(f"{len(out)} of {len(cases)}", file=sys.stderr)
+    return out
+
+
 def main(args: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-k", default="", help="only cases whose name contains this")
     parser.add_argument("--table", type=Path, help="write the page here")
     parser.add_argument("--fails", action="store_true", help="list the cases that fail")
+    parser.add_argument("--compiled", action="store_true", help="run compiled vertices")
     options = parser.parse_args(args)
     cases = [c for c in all_cases() if options.k in c.name]
-    outcomes = list(run_cases(reference, cases))
+    outcomes = _compiled(cases) if options.compiled else list(run_cases(reference, cases))
     for o in outcomes:
         if options.fails and not o.passed:
             print(f"{o.case:60} {o.reason}")
