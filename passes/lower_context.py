@@ -14,6 +14,7 @@ from poplar_py.ir import REGISTRY, Op, Value
 from poplar_py.ir import Graph as ModelGraph
 from poplar_py.poplar import Graph, Tensor, program
 from poplar_py.poplar.where import located
+from poplar_py.popops import UpdateTable
 from poplar_py.target import Target
 
 __all__ = ["LOWER", "LowerContext", "Rule", "lower_ops", "rule"]
@@ -52,6 +53,8 @@ class LowerContext:
         self.uses: dict[Value, int] = {}
         self.pending: dict[Value, Any] = {}
         """Products that wait for their user (`lower_products`)."""
+        self.tables: dict[Value, UpdateTable] = {}
+        """Loop buffers that may be updated in place."""
         self._arrays: dict[Value, Array] = {}
         self._uploads: dict[Value, Tensor] = {}
         self._parts: dict[int, Graph] = {}

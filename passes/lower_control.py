@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
 from poplar_py import popops, poprand
 from poplar_py.ir import Graph as ModelGraph
-from poplar_py.ir import Value
+from poplar_py.ir import Value, use_counts
 from poplar_py.ops import core as ops
+from poplar_py.ops import tensor as tensor_ops
 from poplar_py.passes.lower_context import LowerContext, lower_ops, rule
 from poplar_py.poplar import Tensor, program
 from poplar_py.poputil.layout import clone_layout, fresh
@@ -64,7 +66,7 @@ def _scalar(ctx: LowerContext, t: Tensor, dtype: DType, name: str) -> Tensor:
 def lower_loop(ctx: LowerContext, op: ops.Loop) -> None:
     name = ctx.name(op)
     place = ctx.graph
-    carried = [_carried(ctx, v, f"{name}/carried{i}") for i, v in enumerate(op.carried)]
+    carried = [_carried(ctx, op, i, f"{name}/carried{i}") for i in range(len(op.carried))]
     counter = ctx.graph.add_variable(i32, (1,), f"{name}/iteration", mapping=0)
     popops.fill(ctx.graph, counter, 0, ctx.prog, f"{name}/start")
     flag = None
@@ -84,13 +86,54 @@ def lower_loop(ctx: LowerContext, op: ops.Loop) -> None:
         ctx.set(result, var)
 
 
-def _carried(ctx: LowerContext, value: Value, name: str) -> Tensor:
-    """A variable that starts as the initial value."""
-    t = ctx.tensor(value)
-    var = _like(ctx, t, t.dtype, name)
+def _carried(ctx: LowerContext, op: ops.Loop, index: int, name: str) -> Tensor:
+    """A variable that starts as the initial value.
+
+    A buffer that the body only updates row by row becomes a table that is updated in place.
+    """
+    t = ctx.tensor(op.carried[index])
+    update = _only_update(op, index)
+    if update is not None and t.numel:
+        axis = update.axis % len(t.shape)
+        var = _buffer(ctx, t, axis, update, op.body.inputs[index + 1], name)
+    else:
+        var = _like(ctx, t, t.dtype, name)
     if t.numel:
         ctx.prog.add(program.Copy(t, var))
     return var
+
+
+def _only_update(op: ops.Loop, index: int) -> tensor_ops.DynamicUpdate | None:
+    """The update that makes a carried value's next state, when nothing else uses the value."""
+    first = 0 if op.cond is None else 1
+    owner = op.body.outputs[first + index].owner
+    value = op.body.inputs[index + 1]
+    if not isinstance(owner, tensor_ops.DynamicUpdate) or owner.x is not value:
+        return None
+    uses = use_counts(op.body)
+    alone = uses.get(value, 0) == 1 and uses.get(owner.result, 0) == 1
+    return owner if alone and owner in op.body.ops else None
+
+
+def _buffer(
+    ctx: LowerContext,
+    t: Tensor,
+    axis: int,
+    update: tensor_ops.DynamicUpdate,
+    value: Value,
+    name: str,
+) -> Tensor:
+    """A table in the shape of `t`, entered in `ctx.tables` for the rule of the update."""
+    order = (axis, *(d for d in range(len(t.shape)) if d != axis))
+    moved = tuple(t.shape[d] for d in order)
+    size = update.update.type.static_shape[axis]
+    shape = (moved[0], prod(moved[1:]))
+    table = popops.create_update_table(ctx.graph, t.dtype, shape, size, name)
+    ctx.tables[value] = table
+    inverse = [0] * len(order)
+    for i, d in enumerate(order):
+        inverse[d] = i
+    return table.tensor.reshape(moved).dim_shuffle(tuple(inverse))
 
 
 def _body(

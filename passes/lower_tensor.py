@@ -170,6 +170,13 @@ def lower_dynamic_slice(ctx: LowerContext, op: ops.DynamicSlice) -> None:
 def lower_dynamic_update(ctx: LowerContext, op: ops.DynamicUpdate) -> None:
     axis = op.axis % op.x.rank
     x, update, start = ctx.tensor(op.x), ctx.tensor(op.update), ctx.tensor(op.start)
+    table = ctx.tables.get(op.x)
+    if table is not None:
+        order = (axis, *(d for d in range(op.x.rank) if d != axis))
+        rows = update.dim_shuffle(order).reshape((update.shape[axis], table.tensor.shape[1]))
+        popops.update_table(ctx.graph, table, rows, start, ctx.prog, ctx.name(op))
+        ctx.set(op.result, x)
+        return
     out = popops.dynamic_update(ctx.graph, x, update, start, axis, ctx.prog, ctx.name(op))
     ctx.set(op.result, out)
 

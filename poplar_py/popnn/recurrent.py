@@ -17,7 +17,12 @@ from poplar_py.poplin import mat_mul
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import fill
-from poplar_py.popops.indexing import dynamic_slice, dynamic_update
+from poplar_py.popops.indexing import (
+    create_update_table,
+    dynamic_slice,
+    slice_table,
+    update_table,
+)
 from poplar_py.types import i32
 
 if TYPE_CHECKING:
@@ -93,19 +98,20 @@ def _repeated(
         prog.add(program.Copy(s, var))
     counter = graph.add_variable(i32, (1,), f"{name}/step", mapping=0)
     fill(graph, counter, count - 1 if reverse else 0, prog, f"{name}/first")
-    table = graph.add_variable(dtype, (batch * hidden, count), f"{name}/all", mapping="linear")
+    table = create_update_table(graph, dtype, (count, batch * hidden), 1, f"{name}/all")
+    held_gates = slice_table(graph, gates.flatten(1), prog, f"{name}/gates")
+    held_gates = held_gates.reshape(gates.shape)
     body = program.Sequence()
-    now = dynamic_slice(graph, gates, counter, 0, 1, body, f"{name}/slice").index(0)
+    now = dynamic_slice(graph, held_gates, counter, 0, 1, body, f"{name}/slice").index(0)
     new = step(now, held, body)
     for var, s in zip(held, new, strict=True):
         body.add(program.Copy(s, var))
-    row = new[0].reshape((batch * hidden, 1))
-    dynamic_update(graph, table, row, counter, 1, body, f"{name}/store", in_place=True)
+    row = new[0].reshape((1, batch * hidden))
+    update_table(graph, table, row, counter, body, f"{name}/store")
     delta = "sub($0,c(1))" if reverse else "add($0,c(1))"
     map_with_output(graph, delta, [counter], counter, body, f"{name}/next")
     prog.add(program.Repeat(count, body))
-    out = table.dim_shuffle((1, 0)).reshape((count, batch, hidden))
-    return out, held
+    return table.tensor.reshape((count, batch, hidden)), held
 
 
 def lstm(

@@ -74,19 +74,24 @@ from poplar_py.popops.arithmetic import (
 from poplar_py.popops.elementwise import map, map_in_place, map_with_output
 from poplar_py.popops.fill import fill, fill_constant, iota, pad, zero
 from poplar_py.popops.indexing import (
+    UpdateTable,
     constant_table,
     create_table,
+    create_update_table,
     dynamic_slice,
     dynamic_update,
     gather,
     multi_slice,
     multi_update,
     scatter,
+    slice_table,
+    update_table,
 )
 from poplar_py.popops.reduction import reduce, reduce_many
 from poplar_py.popops.search import arg_max, arg_min, cumulative, sort, top_k
 
 __all__ = [
+    "UpdateTable",
     "abs",
     "acos",
     "acosh",
@@ -109,6 +114,7 @@ __all__ = [
     "cos",
     "cosh",
     "create_table",
+    "create_update_table",
     "cumulative",
     "div",
     "dynamic_slice",
@@ -165,6 +171,7 @@ __all__ = [
     "signum",
     "sin",
     "sinh",
+    "slice_table",
     "sort",
     "sqrt",
     "square",
@@ -172,5 +179,6 @@ __all__ = [
     "tan",
     "tanh",
     "top_k",
+    "update_table",
     "zero",
 ]

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GatherPlan",
+    "UpdateTable",
     "constant_table",
     "create_table",
+    "create_update_table",
     "dynamic_slice",
     "dynamic_update",
     "gather",
@@ -39,6 +41,8 @@ __all__ = [
     "multi_update",
     "plan_gather",
     "scatter",
+    "slice_table",
+    "update_table",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -198,8 +202,12 @@ def _i(values: Ints) -> npt.NDArray[np.int32]:
 
 
 @dataclass(frozen=True)
-class _Table:
-    """A writable copy of a table in parts: `tensor` [rows, width], vertices by part."""
+class UpdateTable:
+    """A writable table [rows, width] in parts, each contiguous on one tile.
+
+    `tensor` is its view; part v holds rows `base[v]` .. `base[v] + held[v]` of the columns
+    `block[v] * cols` .. on tile `tile[v]`.
+    """
 
     tensor: Tensor
     tile: npt.NDArray[np.int32]
@@ -210,24 +218,35 @@ class _Table:
     flat: Tensor
 
     def edges(self) -> Edges:
+        """Every vertex's part."""
         size = self.held * self.cols
         end = np.cumsum(size)
         return Edges.flat(self.flat, end - size, end)
 
 
-def _writable(graph: Graph, x: Tensor, count: int, prog: program.Sequence, name: str) -> _Table:
-    """Copies x [rows, width] into parts that fit a tile; `count` update rows must fit beside."""
-    rows, width = x.shape
+def create_update_table(
+    graph: Graph, dtype: DType, shape: tuple[int, int], count: int, name: str = ""
+) -> UpdateTable:
+    """A new table [rows, width] for updates of `count` rows at a time, which must fit beside it."""
+    rows, width = shape
     limit = min(max(1, PART // max(1, count)), max(16, -(-width // graph.num_tiles)))
     cols = divisor_at_most(width, limit)
     part = min(rows, max(1, PART // cols), max(64, -(-rows * (width // cols) // graph.num_tiles)))
     lo, size = grid_boxes((width // cols, rows), (1, part))
     tile = spread_tiles(graph, len(lo))
     mapping = interval_mapping(size[:, 1] * cols, tile)
-    var = graph.add_variable(x.dtype, (width // cols, rows, cols), name, mapping=mapping)
+    var = graph.add_variable(dtype, (width // cols, rows, cols), name, mapping=mapping)
     tensor = var.dim_shuffle((1, 0, 2)).reshape((rows, width))
-    prog.add(program.Copy(x, tensor))
-    return _Table(tensor, tile, lo[:, 0], lo[:, 1], size[:, 1], cols, var.flatten())
+    return UpdateTable(tensor, tile, lo[:, 0], lo[:, 1], size[:, 1], cols, var.flatten())
+
+
+def _writable(
+    graph: Graph, x: Tensor, count: int, prog: program.Sequence, name: str
+) -> UpdateTable:
+    """A copy of x [rows, width] as a table."""
+    table = create_update_table(graph, x.dtype, (x.shape[0], x.shape[1]), count, name)
+    prog.add(program.Copy(x, table.tensor))
+    return table
 
 
 def scatter(
@@ -260,7 +279,7 @@ def scatter(
 
 def _scatter_step(
     graph: Graph,
-    table: _Table,
+    table: UpdateTable,
     index: Tensor,
     updates: Tensor,
     prog: program.Sequence,
@@ -335,7 +354,7 @@ def dynamic_slice(
     if rows > PART:
         index = _slice_index(graph, start, rows, size, prog, name)
         return _back(multi_slice(graph, table, index, prog, name), shape, order)
-    cols = divisor_at_most(width, max(1, min(PART // rows, max(16, -(-width // graph.num_tiles)))))
+    cols = _slice_cols(graph, rows, width)
     blocks = width // cols
     stored = table.reshape((rows, blocks, cols)).dim_shuffle((1, 0, 2))
     begin = np.arange(blocks, dtype=np.int64)
@@ -386,9 +405,27 @@ def dynamic_update(
     rows_view, order = _rows_view(x, axis)
     update_rows, _ = _rows_view(update, axis)
     table = _writable(graph, rows_view, update_rows.shape[0], prog, name)
-    size, width = update_rows.shape
+    update_table(graph, table, update_rows, start, prog, name)
+    out = _back(table.tensor, x.shape, order)
+    if in_place:
+        prog.add(program.Copy(out, x))
+        return x
+    return out
+
+
+def update_table(
+    graph: Graph,
+    table: UpdateTable,
+    update: Tensor,
+    start: Tensor,
+    prog: program.Sequence,
+    name: str = "",
+) -> None:
+    """Rows of a table from `start` (i32, one element, clamped to fit) become update [size, width]."""
+    name = name or "update_table"
+    size, width = update.shape
     blocks = width // table.cols
-    view = update_rows.reshape((size, blocks, table.cols)).dim_shuffle((1, 0, 2)).flatten()
+    view = update.reshape((size, blocks, table.cols)).dim_shuffle((1, 0, 2)).flatten()
     at = table.block * size * table.cols
     n = len(table.tile)
     edges = {
@@ -396,14 +433,29 @@ def dynamic_update(
         "update": Edges.flat(view, at, at + size * table.cols),
         "start": Edges.elements(start.flatten(), np.zeros(n, np.int64)),
     }
-    state = {"cols": table.cols, "base": _i(table.base), "total": x.shape[axis], "size": size}
+    total = table.tensor.shape[0]
+    state = {"cols": table.cols, "base": _i(table.base), "total": total, "size": size}
     cs = graph.add_compute_set(name)
-    graph.add_vertices(
-        cs, f"popops::DynamicUpdate<{x.dtype.name}>", table.tile, edges, state, name=name
-    )
+    codelet = f"popops::DynamicUpdate<{update.dtype.name}>"
+    graph.add_vertices(cs, codelet, table.tile, edges, state, name=name)
     prog.add(program.Execute(cs))
-    out = _back(table.tensor, x.shape, order)
-    if in_place:
-        prog.add(program.Copy(out, x))
-        return x
+
+
+def slice_table(
+    graph: Graph, x: Tensor, prog: program.Sequence, name: str = ""
+) -> Tensor:
+    """A copy of x [rows, width] from which `dynamic_slice` along dim 0 reads in place."""
+    rows, width = x.shape
+    cols = _slice_cols(graph, rows, width)
+    size = np.full(width // cols, rows * cols, np.int64)
+    mapping = interval_mapping(size, spread_tiles(graph, width // cols))
+    var = graph.add_variable(x.dtype, (width // cols, rows, cols), name, mapping=mapping)
+    out = var.dim_shuffle((1, 0, 2)).reshape((rows, width))
+    prog.add(program.Copy(x, out))
     return out
+
+
+def _slice_cols(graph: Graph, rows: int, width: int) -> int:
+    """Columns of one vertex of a dynamic slice."""
+    fit = PART // max(rows, 1)
+    return divisor_at_most(width, max(1, min(fit, max(16, -(-width // graph.num_tiles)))))
