@@ -190,9 +190,10 @@ def _count_moves(out: Traffic, src: Ints, dst: Ints, nbytes: Ints, tiles_per_ipu
 
 def copy_traffic(
     places: Places, src: tuple[Ints, Ints], dst: tuple[Ints, Ints], tiles_per_ipu: int
-) -> Traffic:
-    """Traffic of a copy between two run lists of equal elements; a word copied to several tiles is
-    sent once."""
+) -> tuple[Traffic, tuple[Ints, Ints, Ints, Ints]]:
+    """Traffic of a copy between two run lists of equal elements, and its moves between tiles
+    (source tile, target tile, source address, bytes); a word copied to several tiles is sent
+    once."""
     t = places.num_tiles
     out = _traffic(t, -(-t // tiles_per_ipu))
     s_start, d_start, n = match_runs(src, dst)
@@ -212,7 +213,7 @@ def copy_traffic(
         before = np.append(begin[:1], reach[:-1])
         fresh = np.maximum(end - np.maximum(begin, before), 0) * (nbytes[far] // n2[far])[order]
         out.sent = np.bincount(source[far][order], fresh, t).astype(I8)
-    return out
+    return out, (source[far], target[far], s2[far], nbytes[far])
 
 
 def match_runs(a: tuple[Ints, Ints], b: tuple[Ints, Ints]) -> tuple[Ints, Ints, Ints]:

@@ -337,7 +337,9 @@ def _signatures(eptr: Ints, records: Records) -> tuple[NDArray[np.uint64], NDArr
     return out[0], out[1]
 
 
-def _group_equal(key: NDArray[np.generic], second: NDArray[np.generic] | None = None) -> tuple[Ints, Ints]:
+def _group_equal(
+    key: NDArray[np.generic], second: NDArray[np.generic] | None = None
+) -> tuple[Ints, Ints]:
     """(group of every row, first row of every group) of rows equal in the key, and in the second
     key where given (a sort by both is needed only when the first one collides)."""
     n = len(key)

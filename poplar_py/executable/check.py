@@ -109,7 +109,9 @@ def _check_table(exe: Executable, t: Table) -> None:
     for order in (t.order.split, t.order.rank):
         fits = len(order) == n and np.array_equal(np.sort(order), np.arange(n))
         _need(fits, f"the order of a table of {kernel} is damaged")
-    _need(len(t.cost) == n and bool((t.cost >= 0).all()), f"costs of a table of {kernel} are damaged")
+    _need(
+        len(t.cost) == n and bool((t.cost >= 0).all()), f"costs of a table of {kernel} are damaged"
+    )
     _need(len(t.patch_at) == len(t.patch_to), f"a table of {kernel} is damaged")
     kind, _, what = kernel.partition(":")
     if kind == "copy":

@@ -7,6 +7,7 @@ is tile cycles already and adds to them. A superstep waits for its slowest tile.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +15,13 @@ import numpy as np
 
 from poplar_py.diagnostics import Location
 from poplar_py.executable.executable import StepInfo
+from poplar_py.executable.schedule import MAX_MESSAGES, schedule
+from poplar_py.passes.exchange_messages import (
+    Messages,
+    fetch_messages,
+    make_messages,
+    store_messages,
+)
 from poplar_py.passes.exchange_traffic import Traffic, copy_traffic
 from poplar_py.passes.plan_exchange import ComputePlan
 from poplar_py.passes.steps import Step, edge_fields
@@ -86,23 +94,43 @@ def tile_cycles(cs: ComputeSet, cost: list[Ints], model: CycleModel) -> Ints:
     return model.compute_cycles(tile, cycles, multi)
 
 
-def exchange_cycles(model: CycleModel, t: Traffic) -> tuple[int, int]:
-    """(exchange cycles, sync cycles) of one exchange phase; (0, 0) when nothing moves."""
+@dataclass(frozen=True)
+class PhaseCycles:
+    """One exchange phase: its cycles, the sync before it, and the least it could take (the busiest
+    port), in cycles."""
+
+    cycles: int
+    sync: int
+    bound: int
+
+
+def exchange_cycles(model: CycleModel, t: Traffic, messages: Messages) -> PhaseCycles:
+    """What a phase costs: the makespan of its schedule, on-tile copies, links between IPUs."""
     local = int(model.copy_cycles(t.local).max(initial=0))
     if not t.received.any():
-        return local, 0
+        return PhaseCycles(local, 0, local)
     extra = np.maximum(t.fragments - 1, 0)
     cost = model.exchange(t.received, t.sent, fragments=extra, traffic=t.between)
-    return cost.total - cost.sync + local, cost.sync
+    span = bound = cost.data + cost.fragments
+    if 0 < len(messages) <= MAX_MESSAGES:
+        rate = model.target.exchange_bytes_per_cycle
+        each = -(-messages.nbytes // rate) + int(model.target.chip.fragment_cycles.value)
+        found = schedule(messages, each, model.target.num_tiles)
+        span, bound = found.makespan, found.bound
+    return PhaseCycles(span + cost.links + local, cost.sync, bound + cost.links + local)
 
 
-def compute_step(target: Target, cs: ComputeSet, plan: ComputePlan, cost: list[Ints]) -> StepInfo:
+def compute_step(
+    target: Target, cs: ComputeSet, places: Places, plan: ComputePlan, cost: list[Ints]
+) -> StepInfo:
     """Cycles of a compute set: exchange before, compute, exchange after."""
     model = cycle_model(target)
     compute = tile_cycles(cs, cost, model)
-    before, sync_before = exchange_cycles(model, plan.before)
-    after, sync_after = exchange_cycles(model, plan.after)
-    sync = sync_before + sync_after + model.sync_cycles(1)
+    fetch = fetch_messages(places, plan.item_tile, plan.fetch)
+    store = store_messages(places, plan.item_tile, plan.store)
+    before = exchange_cycles(model, plan.before, fetch)
+    after = exchange_cycles(model, plan.after, store)
+    sync = before.sync + after.sync + model.sync_cycles(1)
     slowest = int(compute.max()) if len(compute) else 0
     busy = int((compute > 0).sum())
     ipus = compute.reshape(target.num_ipus, -1).max(axis=1)
@@ -111,7 +139,8 @@ def compute_step(target: Target, cs: ComputeSet, plan: ComputePlan, cost: list[I
         "execute",
         cs.loc,
         compute=slowest,
-        exchange=before + after,
+        exchange=before.cycles + after.cycles,
+        exchange_bound=before.bound + after.bound,
         sync=sync,
         ipu_compute=ipus,
         ipu_exchange=_per_ipu(target, plan.before) + _per_ipu(target, plan.after),
@@ -130,14 +159,15 @@ def _per_ipu(target: Target, t: Traffic) -> Ints:
 
 def copy_step(target: Target, s: Step, places: Places, src: Tensor, dst: Tensor) -> StepInfo:
     """Cycles of a copy between tensors: one exchange phase."""
-    t = copy_traffic(places, src.runs(), dst.runs(), target.tiles_per_ipu)
-    exchange, sync = exchange_cycles(cycle_model(target), t)
+    t, moves = copy_traffic(places, src.runs(), dst.runs(), target.tiles_per_ipu)
+    phase = exchange_cycles(cycle_model(target), t, make_messages(*moves))
     return StepInfo(
         s.name,
         s.kind,
         s.loc,
-        exchange=exchange,
-        sync=sync,
+        exchange=phase.cycles,
+        exchange_bound=phase.bound,
+        sync=phase.sync,
         ipu_exchange=_per_ipu(target, t),
         tiles=int(((t.received > 0) | (t.sent > 0) | (t.local > 0)).sum()),
         bytes_exchanged=int(t.received.sum()),

@@ -256,7 +256,9 @@ class Emitter:
         cs, c = p.compute_set, self.code
         if cs.id not in self._sets:
             cost = [vertex_cycles(g) for g in cs.groups]
-            info = compute_step(self.graph.target, cs, self.plan.exchange[cs.id], cost)
+            info = compute_step(
+                self.graph.target, cs, self.plan.places, self.plan.exchange[cs.id], cost
+            )
             self._sets[cs.id] = (self.groups.compute_set(cs, [_host_cost(k) for k in cost]), info)
         tables, info = self._sets[cs.id]
         self.begin(s, _again(info, s))

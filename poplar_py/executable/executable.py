@@ -127,6 +127,8 @@ class StepInfo:
     bytes_exchanged: int = 0
     bytes_between: int = 0
     live_bytes: int = 0
+    exchange_bound: int = 0
+    """Least cycles the exchange could take: what the busiest port moves."""
 
     @property
     def total(self) -> int:

@@ -44,9 +44,7 @@ from poplar_py.types import DTYPES
 FORMAT = 1
 MAX_MANIFEST = 1 << 28
 _PLAN = ("at", "data", "bound", "always", "code", "state", "base", "live_bytes")
-_STEP = (
-    "name kind compute exchange sync host balance tiles vertices bytes_exchanged bytes_between live_bytes"
-).split()
+_STEP = ["name", "kind", "compute", "exchange", "sync", "host", "balance", "tiles", "vertices", "bytes_exchanged", "bytes_between", "live_bytes", "exchange_bound"]
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -283,7 +281,9 @@ class _Reader:
             detail = tuple(_int(d) for d in shape), fmt
         if kind == "replicas":
             detail = {_int(a): _int(b) for a, b in detail}
-        return HostCall(str(kind), str(name), [_int(i) for i in ins], [_int(i) for i in outs], detail)
+        return HostCall(
+            str(kind), str(name), [_int(i) for i in ins], [_int(i) for i in outs], detail
+        )
 
     def initial(self) -> list[Initial]:
         names = [str(n) for n in self.m["initial"]]
@@ -294,11 +294,18 @@ class _Reader:
         return [Initial(*row) for row in zip(names, data, at, nbytes, strict=True)]
 
     def steps(self, ipus: int) -> list[StepInfo]:
-        compute, exchange = self.array("ipu_compute", np.int64, 2), self.array("ipu_exchange", np.int64, 2)
+        compute, exchange = (
+            self.array("ipu_compute", np.int64, 2),
+            self.array("ipu_exchange", np.int64, 2),
+        )
         out: list[StepInfo] = []
         for k, row in enumerate(_rows(self.m["steps"], len(_STEP) + 1)):
             values = dict(zip(_STEP, row[:-1], strict=True))
-            name, kind, balance = str(values.pop("name")), str(values.pop("kind")), values.pop("balance")
+            name, kind, balance = (
+                str(values.pop("name")),
+                str(values.pop("kind")),
+                values.pop("balance"),
+            )
             numbers = {key: _int(v, negative=True) for key, v in values.items()}
             s = StepInfo(name, kind, self.place(row[-1]), balance=float(balance), **numbers)  # type: ignore[arg-type]
             if len(compute[k]) != ipus or len(exchange[k]) != ipus:

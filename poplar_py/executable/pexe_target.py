@@ -41,7 +41,12 @@ def _part_to_json(part: System | Chip) -> dict[str, Any]:
     for f in fields(part):
         value = getattr(part, f.name)
         if isinstance(value, Figure):
-            out[f.name] = {"value": value.value, "unit": value.unit, "source": value.source, "note": value.note}
+            out[f.name] = {
+                "value": value.value,
+                "unit": value.unit,
+                "source": value.source,
+                "note": value.note,
+            }
         elif isinstance(value, Chip):
             out[f.name] = _part_to_json(value)
         elif isinstance(value, tuple):

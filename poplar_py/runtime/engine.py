@@ -15,11 +15,12 @@ from poplar_py.codegen.program import Pool as W
 from poplar_py.codegen.program import StreamWord
 from poplar_py.diagnostics import InputError, OptionError
 from poplar_py.executable.executable import Executable, Initial
+from poplar_py.executable.schedule import shared_jit
 from poplar_py.runtime.arena import Arena
 from poplar_py.runtime.cycles import CycleReport, count_cycles
 from poplar_py.runtime.errors import raise_for
 from poplar_py.runtime.host import HostServices
-from poplar_py.runtime.kernels import load_kernels, raw_copy, shared_jit
+from poplar_py.runtime.kernels import load_kernels, raw_copy
 from poplar_py.runtime.loaded import load_code
 from poplar_py.runtime.pool import ThreadPool, aligned, free_cores
 from poplar_py.runtime.shadow import Shadow

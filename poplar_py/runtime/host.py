@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from poplar_py.diagnostics import InputError
 from poplar_py.executable.executable import HostCall
-
 from poplar_py.runtime.shadow import ASK_CALL, Shadow
 
 if TYPE_CHECKING:

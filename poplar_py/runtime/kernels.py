@@ -13,12 +13,6 @@ from poplar_py.executable.executable import Executable
 
 
 @cache
-def shared_jit(cpu: str) -> Jit:
-    """One compiler per CPU name for the process."""
-    return Jit(cpu)
-
-
-@cache
 def _copies(wide: bool) -> dict[str, CopyKernel]:
     return copy_kernels(wide=wide)
 

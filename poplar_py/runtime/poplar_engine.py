@@ -113,7 +113,9 @@ class Engine:
             self._engine = None
 
     # ------------------------------------------------------------------ running
-    def run(self, program: int | str = 0, debug_name: str = "", *, timeout: float | None = None) -> None:
+    def run(
+        self, program: int | str = 0, debug_name: str = "", *, timeout: float | None = None
+    ) -> None:
         """Run a program by number or name; see TileEngine.run for the errors."""
         if isinstance(program, int) and not 0 <= program < len(self.executable.programs):
             raise InputError(

@@ -6,7 +6,9 @@ import importlib.util
 import sys
 from pathlib import Path
 
-_spec = importlib.util.spec_from_file_location("tests_runtime", Path(__file__).with_name("graphs.py"))
+_spec = importlib.util.spec_from_file_location(
+    "tests_runtime", Path(__file__).with_name("graphs.py")
+)
 assert _spec is not None
 assert _spec.loader is not None
 _module = importlib.util.module_from_spec(_spec)

@@ -16,7 +16,7 @@ from poplar_py.poplar.tensor import Tensor
 from poplar_py.target.target import Target
 from poplar_py.types import f32
 
-CODELETS = '''
+CODELETS = """
 @vertex
 class Add(Vertex):
     a: Input[Vector[f32]]
@@ -92,7 +92,7 @@ class Forever(Vertex):
         while self.x[0] < 1.0e30:
             self.x[0] = 0.0
         return True
-'''
+"""
 
 
 def new_graph(tiles: int = 8, ipus: int = 1) -> Graph:

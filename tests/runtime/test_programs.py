@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests_runtime import new_graph
 
 from poplar_py import poplar
 from poplar_py.diagnostics import (
@@ -46,12 +47,13 @@ from poplar_py.poplar.program import (
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.runtime.engine import TileEngine
 from poplar_py.types import bool_, f32, i32, u32
-from tests_runtime import new_graph
 
 MODES = [(1, False), (2, False), (2, True), (4, True)]
 
 
-def engine_of(graph: Graph, *programs: Program, mode: tuple[int, bool] = (2, False), **more: Any) -> TileEngine:
+def engine_of(
+    graph: Graph, *programs: Program, mode: tuple[int, bool] = (2, False), **more: Any
+) -> TileEngine:
     exe = build_executable(graph, list(programs))
     return TileEngine(exe, threads=mode[0], faithful_exchange=mode[1], **more)
 
@@ -98,7 +100,9 @@ def test_branches(mode: tuple[int, bool]) -> None:
     g = new_graph()
     x = g.add_variable(f32, (4,), "x", mapping="linear")
     k = g.add_variable(i32, (), "k", mapping=2)
-    values = {v: g.add_constant(f32, (4,), np.full(4, v, np.float32), f"c{v}") for v in (1, 2, 3, 4)}
+    values = {
+        v: g.add_constant(f32, (4,), np.full(4, v, np.float32), f"c{v}") for v in (1, 2, 3, 4)
+    }
     switch = Switch(k, [(7, Copy(values[1], x)), (-2, Copy(values[2], x))], Copy(values[3], x))
     branch = If(k, Copy(values[1], x), Copy(values[4], x))
     g.create_host_write("k", k)
@@ -197,7 +201,9 @@ def test_remote_buffers(mode: tuple[int, bool]) -> None:
     g.create_host_write("rows", rows)
     g.create_host_write("x", x)
     g.create_host_read("x_out", x)
-    with engine_of(g, Copy(store, x, rows), Copy(x, store, rows), Copy(x[0], store), mode=mode) as e:
+    with engine_of(
+        g, Copy(store, x, rows), Copy(x, store, rows), Copy(x[0], store), mode=mode
+    ) as e:
         e.remote_buffer("store")[0, :] = np.arange(15)
         e.write("rows", np.array([4, 1], np.uint32))
         e.run(0)
@@ -409,7 +415,9 @@ def test_reads_of_what_nobody_wrote() -> None:
             if program is good:
                 e.run(0)
                 continue
-            with pytest.raises(InvalidProgram, match=r"vertex 1 .* element 0 of field 'x'") as found:
+            with pytest.raises(
+                InvalidProgram, match=r"vertex 1 .* element 0 of field 'x'"
+            ) as found:
                 e.run(0)
             assert "(y" in str(found.value) or "receive buffer" in str(found.value)
     with TileEngine(exe, threads=1, check_uninitialised=True) as e:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests_runtime import RandomProgram
 
 from poplar_py.executable.build import BuildOptions, build_executable
 from poplar_py.runtime.engine import TileEngine
-from tests_runtime import RandomProgram
+
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_program(seed: int) -> None:
