@@ -231,7 +231,14 @@ class Builder:
         """cond ? a : b, where one of a and b may be a number."""
         like = a if isinstance(a, Val) else b
         assert isinstance(like, Val)
-        return self.emit(ew.Select, cond, self._same(a, like), self._same(b, like))
+        first, second = self._same(a, like), self._same(b, like)
+        if cond.const is not None and cond.pure and cond.const.size:
+            shape = np.broadcast_shapes(cond.shape, first.shape, second.shape)
+            if cond.const.all():
+                return self.expand(first, shape)
+            if not cond.const.any():
+                return self.expand(second, shape)
+        return self.emit(ew.Select, cond, first, second)
 
     def cast(self, x: Val, dtype: DType) -> Val:
         return x if x.dtype is dtype and not x.tag else self.emit(ew.Cast, x, dtype=dtype)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from poplar_py.diagnostics import InputError
+from poplar_py.diagnostics import InputError, TypeMismatch
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, imports
 from poplar_py.frontends.onnx.rules_narrow import convert
@@ -15,7 +15,7 @@ from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Strings, Val
 from poplar_py.ir.core import Op
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import tensor
-from poplar_py.types import DType, f32, f64
+from poplar_py.types import DType, bool_, f32, f64
 
 __all__: list[str] = []
 
@@ -173,7 +173,9 @@ def where(b: Builder, n: Node) -> Any_:
     if isinstance(n.raw(1), Strings) or isinstance(n.raw(2), Strings):
         cond = b.known(n[0], "the condition of a choice of strings")
         return Strings(np.where(cond, n.text(1), n.text(2)))  # type: ignore[arg-type]
-    return b.emit(ew.Select, n[0], n[1], n[2])
+    if n[1].dtype is not n[2].dtype or n[0].dtype is not bool_:
+        raise TypeMismatch(f"{n[0].type} chooses between {n[1].type} and {n[2].type}", n.loc)
+    return b.select(n[0], n[1], n[2])
 
 
 @imports("Clip")
