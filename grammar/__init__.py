@@ -1,16 +1,20 @@
-"""Grammar files (`*.lark`) and the one place that loads and runs them."""
+"""Grammar files (`*.lark`) and the one place that loads and runs them.
+
+lark is imported when a text is first parsed: compiling an ONNX model needs none.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
-
-from lark import Lark
-from lark.exceptions import UnexpectedInput
+from typing import TYPE_CHECKING, Any
 
 from poplar_py.diagnostics import Location, ParseError, register_source
+
+if TYPE_CHECKING:
+    from lark import Lark
+    from lark.exceptions import UnexpectedInput
 
 __all__ = ["load", "syntax_error"]
 
@@ -42,6 +46,8 @@ def load(name: str, transformer: Any = None, postlex: Any = None) -> Lark:
 
     `transformer` runs while parsing; `postlex` stands between lexer and parser.
     """
+    from lark import Lark
+
     text = (files(__name__) / f"{name}.lark").read_text(encoding="utf-8")
     folder = str(Path(str(files(__name__))))
     return Lark(

@@ -5,11 +5,9 @@ infer-shapes,fuse{max-ops=8},lower,plan-memory{method=best-fit}      @default   
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from lark.exceptions import UnexpectedInput
-
-from poplar_py import grammar
 from poplar_py.diagnostics import Location, OptionError, ParseError, register_source
 from poplar_py.passes.registry import Pass, make_pass
 
@@ -92,7 +90,17 @@ def pipeline_text(passes: list[Pass]) -> str:
     return ",".join(map(str, passes))
 
 
+_PLAIN = re.compile(r"@?[a-z][a-z0-9-]*(?:,@?[a-z][a-z0-9-]*)*")
+
+
 def _parse(text: str) -> list[tuple[str, dict[str, str]]]:
+    """Names and options; the grammar is loaded only for texts with options or blanks."""
+    if not text or _PLAIN.fullmatch(text):
+        return [(name, {}) for name in text.split(",") if name]
+    from lark.exceptions import UnexpectedInput
+
+    from poplar_py import grammar
+
     parser = grammar.load("pipeline")
     file = "<passes>"
     register_source(file, text)

@@ -384,8 +384,9 @@ def scale_into_weights(op: ew.Mul | ew.Div, rw: Rewriter) -> Value | None:
         if conv is None or scale is None:
             continue
         factor = 1.0 / scale if isinstance(op, ew.Div) else scale
-        weight = np.asarray(constant_of(conv.w), dtype=np.float64)
-        w = rw.constant(weight * factor.reshape(-1, *(1,) * (weight.ndim - 1)), conv.w.dtype)
+        weight = np.asarray(constant_of(conv.w))
+        column = factor.astype(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1))
+        w = rw.constant(weight * column, conv.w.dtype)
         b = conv.bias
         if b is not None:
             b = rw.constant(np.asarray(constant_of(b), np.float64) * factor, b.dtype)

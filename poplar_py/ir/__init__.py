@@ -18,9 +18,8 @@ from poplar_py.ir.core import (
     Value,
     op,
 )
-from poplar_py.ir.parser import parse_module
 from poplar_py.ir.printer import collect_resources, print_graph, print_module, print_op
-from poplar_py.ir.resources import load_pir, save_pir
+from poplar_py.ir.resources import load_pir, parse_module, save_pir
 from poplar_py.ir.rewrite import clone_graph, clone_module, replace_values, use_counts, users
 from poplar_py.ir.verifier import verify, verify_graph
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ import numpy as np
 from poplar_py.diagnostics import FileError, Location
 from poplar_py.ir.attributes import Array, array_hash
 from poplar_py.ir.core import Module
-from poplar_py.ir.parser import parse_module
 from poplar_py.ir.printer import print_module
 from poplar_py.types import TensorType
 
 __all__ = [
     "load_pir",
+    "parse_module",
     "read_resource",
     "read_text",
     "save_pir",
@@ -127,6 +127,17 @@ def save_pir(module: Module, path: str | Path, *, inline_resources: bool = False
     if not inline_resources:
         save_resources(target.parent / "resources", found)
     write_atomically(target, text)
+
+
+def parse_module(
+    text: str,
+    file: str = "<pir>",
+    resources: Mapping[str, Array] | Callable[[str, TensorType], Array] | None = None,
+) -> Module:
+    """As `ir.parser.parse_module`, which is imported here when it is first needed."""
+    from poplar_py.ir import parser
+
+    return parser.parse_module(text, file, resources)
 
 
 def load_pir(path: str | Path) -> Module:

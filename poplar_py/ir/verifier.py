@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import numpy as np
+
 from poplar_py.diagnostics import ErrorList, Location, PoplarPyError, VerifyError
 from poplar_py.ir.attributes import attribute_text
 from poplar_py.ir.core import REGISTRY, FieldSpec, Graph, Kind, Module, Op, Value
@@ -124,7 +126,7 @@ def _verify_op(op: Op, state: _State) -> None:
     if op.ipu is not None and op.ipu < 0:
         state.report(op, f"ipu {op.ipu} is negative")
     try:
-        attribute_text(tuple(op.attributes().values()))
+        attribute_text([v for v in op.attributes().values() if not isinstance(v, np.ndarray)])
         types = op.infer_types()
     except PoplarPyError as error:
         state.errors.add(error)

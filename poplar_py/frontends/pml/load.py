@@ -16,7 +16,6 @@ from poplar_py.diagnostics import (
 )
 from poplar_py.frontends.pml import ast
 from poplar_py.frontends.pml.elaborate import elaborate
-from poplar_py.frontends.pml.parse import parse_text
 from poplar_py.frontends.pml.weights import inside
 from poplar_py.ir.core import Module
 from poplar_py.ir.resources import read_text
@@ -102,6 +101,8 @@ class _Session:
 
     def file(self, text: str, path: str) -> ast.File:
         """Parse a text and what it imports; its functions and theirs are entered."""
+        from poplar_py.frontends.pml.parse import parse_text  # lark: only where text is read
+
         tree = parse_text(text, path)
         here = Path(path).resolve()
         self.open.append(here)
