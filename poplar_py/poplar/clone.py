@@ -19,7 +19,7 @@ from poplar_py.poplar.arrays import (
 from poplar_py.poplar.errors import TensorCreationError
 from poplar_py.poplar.mapping import Mapping
 from poplar_py.poplar.tensor import Tensor, fail
-from poplar_py.poplar.views import Affine, Cat, Runs, View
+from poplar_py.poplar.views import Affine, Cat, Digit, Dim, Runs, View
 from poplar_py.types import DType
 
 if TYPE_CHECKING:
@@ -153,9 +153,9 @@ def _moved_affine(view: Affine, place: _Place, base: int) -> Affine | None:
     if view.size == 0:
         return Affine(base, view.dims, view.shape)
     origin = int(place(as_ints([view.offset]))[0])
-    dims = []
+    dims: list[Dim] = []
     for dim in view.dims:
-        digits = []
+        digits: list[Digit] = []
         for size, stride in dim:
             step = stride
             if size > 1 and stride:

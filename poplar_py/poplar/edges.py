@@ -59,10 +59,9 @@ class Edges:
     @staticmethod
     def whole(tensor: Tensor, n: int, rank: int = 1) -> Edges:
         """Every one of ``n`` vertices gets the whole tensor, flattened."""
-        start, length, count, stride = view_records(tensor.view)
-        r = len(start)
-        records = (np.tile(start, n), np.tile(length, n), np.tile(count, n), np.tile(stride, n))
-        return Edges(rank, None, np.arange(n + 1, dtype=I8) * r, records, tensor.dtype)
+        found = view_records(tensor.view)
+        once = Edges(rank, None, as_ints([0, len(found[0])]), found, tensor.dtype)
+        return once if n == 1 else once.take(np.zeros(n, I8))
 
     @staticmethod
     def boxes(tensor: Tensor, lo: npt.ArrayLike, size: npt.ArrayLike) -> Edges:
@@ -114,10 +113,8 @@ class Edges:
             )
         n = len(b)
         view = tensor.view
-        digits = view.digits() if isinstance(view, Affine) else None
-        if digits is not None and len(digits) <= 1 and (not digits or digits[0][1] == 1):
-            start = view.offset + b  # type: ignore[union-attr]
-            records = (start, e - b, np.ones(n, I8), np.zeros(n, I8))
+        if isinstance(view, Affine) and tensor.is_contiguous():
+            records = (as_ints(b + view.offset), e - b, np.ones(n, I8), np.zeros(n, I8))
             return Edges(1, None, np.arange(n + 1, dtype=I8), records, tensor.dtype)
         s, length, window = cut(*view.runs(), b, e)
         eptr = np.searchsorted(window, np.arange(n + 1)).astype(I8)
@@ -399,34 +396,28 @@ def _single_part(view: Cat, lo: Ints, size: Ints) -> tuple[Ints, Records] | None
 def _window_boxes(view: View, lo: Ints, size: Ints) -> tuple[Ints, Records]:
     """Boxes of any view: cut its runs at the rows of the boxes."""
     shape = view.shape
-    n, rank = lo.shape
+    n, rank = len(lo), len(shape)
     step = 1
     steps: list[int] = []
-    for s in reversed(shape):
+    for s in shape[::-1]:
         steps.insert(0, step)
         step *= s
-    first = np.zeros(n, I8)
-    for d in range(rank):
-        first = first + lo[:, d] * steps[d]
-    width = np.ones(n, I8)
+    first = lo @ as_ints(steps) if rank else np.zeros(n, I8)
     d = rank
     while d > 0:  # inner dims that every box takes whole are part of the row
         d -= 1
-        width = width * size[:, d]
-        if not bool((size[:, d] == shape[d]).all()):
+        if not np.array_equal(size[:, d], np.full(n, shape[d])):
             break
-    rows = np.ones(n, I8)
-    for i in range(d):
-        rows = rows * size[:, i]
-    rows = np.where((size == 0).any(axis=1), 0, rows)
+    width = as_ints(size[:, d:].prod(axis=1))
+    rows = np.where((size == 0).any(axis=1), 0, size[:, :d].prod(axis=1))
     v, k = ragged(rows)
     at = first[v]
     for i in range(d - 1, -1, -1):
         k, place = np.divmod(k, size[v, i])
         at = at + place * steps[i]
-    s, length, window = cut(*view.runs(), at, at + width[v])
+    s, length, window = cut(*view.runs(), as_ints(at), as_ints(at + width[v]))
     vertex = v[window]
-    eptr = np.searchsorted(vertex, np.arange(n + 1)).astype(I8)
+    eptr = as_ints(np.searchsorted(vertex, np.arange(n + 1)))
     return eptr, (s, length, np.ones(len(s), I8), np.zeros(len(s), I8))
 
 
@@ -438,9 +429,9 @@ def coalesced(edges: Edges) -> Edges:
     if len(edge) > 1:
         new = np.ones(len(edge), np.bool_)
         new[1:] = (edge[1:] != edge[:-1]) | (start[1:] != start[:-1] + length[:-1])
-        first = np.flatnonzero(new)
+        first = as_ints(np.flatnonzero(new))
         edge, start = edge[first], start[first]
-        length = np.add.reduceat(length, first)
-    eptr = np.searchsorted(edge, np.arange(edges.num_edges + 1)).astype(I8)
+        length = as_ints(np.add.reduceat(length, first))
+    eptr = as_ints(np.searchsorted(edge, np.arange(edges.num_edges + 1)))
     records = (start, length, np.ones(len(start), I8), np.zeros(len(start), I8))
     return Edges(edges.rank, edges.vptr, eptr, records, edges.dtype)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from poplar_py.poplar.where import caller
 from poplar_py.target import Target
 
 if TYPE_CHECKING:
-    pass
+    from poplar_py.poplar.graph import Graph
 
 
 MAX_ELEMENTS = 1 << 40
@@ -60,7 +60,7 @@ class GraphCore:
 
     # ------------------------------------------------------------------ places
     @contextmanager
-    def location(self, loc: Location) -> Iterator[None]:
+    def location(self, loc: Location) -> Generator[None]:
         """Record ``loc`` with everything added inside the ``with`` block."""
         old = self._loc
         self._loc = loc if loc.known else old
@@ -72,6 +72,11 @@ class GraphCore:
     def here(self) -> Location:
         """The place to record now."""
         return self._loc if self._loc is not None else caller()
+
+    @property
+    def whole(self) -> Graph:
+        """This object as the class users see."""
+        return cast("Graph", self)
 
     def get_target(self) -> Target:
         return self.target
@@ -94,9 +99,10 @@ class GraphCore:
         return tile
 
     def _one_tile(self, tile: Any) -> int:
-        if not isinstance(tile, (int, np.integer)) or not 0 <= tile < self.num_tiles:
+        number = int(tile) if isinstance(tile, (int, np.int64, np.int32)) else -1
+        if not 0 <= number < self.num_tiles:
             fail(InvalidTileMapping, f"tile {tile} of a target with {self.num_tiles} tiles")
-        return int(tile)
+        return number
 
     def _virtual_mapping(self, mapping: TensorMapping) -> TensorMapping:
         """A mapping in this graph's tile numbers (differs in virtual graphs)."""

@@ -76,7 +76,7 @@ class TensorGraph(GraphCore):
         self._bases.append(self._top)
         self._base_array = None
         self._top += size + 1
-        tensor = Tensor(self, Affine.dense(var.base, dims), dtype)
+        tensor = Tensor(self.whole, Affine.dense(var.base, dims), dtype)
         if mapping is not None:
             self._first_mapping(var, tensor, mapping)
         return tensor
@@ -141,7 +141,7 @@ class TensorGraph(GraphCore):
         method: str = "preserve_order_unless_aliases",
     ) -> Tensor:
         """A new tensor of the same shape, memory order and tile mapping (clone.clone_tensor)."""
-        return clone_tensor(self, tensor, name, dtype, method)
+        return clone_tensor(self.whole, tensor, name, dtype, method)
 
     def memory_order(self, tensor: Tensor) -> Tensor:
         """The tensor's distinct elements as a vector in ascending address order."""
@@ -185,6 +185,8 @@ class TensorGraph(GraphCore):
             else:
                 self._map_parts(what, mapping)
             return
+        if not isinstance(what, VertexGroup):
+            fail(InvalidTileMapping, f"{what!r} has no tile mapping")
         tiles = check_tiles(np.broadcast_to(np.asarray(mapping), (what.n,)), self.num_tiles)
         what.tiles = self._physical(tiles).astype(np.int32)
 
@@ -228,12 +230,13 @@ class TensorGraph(GraphCore):
     def _log_runs(self, start: Ints, end: Ints, tile: npt.ArrayLike) -> None:
         if len(start) == 0:
             return
-        ids = np.searchsorted(self._base_index(), start, "right") - 1
+        ids = as_ints(np.searchsorted(self._base_index(), start, "right") - 1)
         if int(ids[0]) == int(ids[-1]) and bool((ids == ids[0]).all()):
             self.variables[int(ids[0])].log_many(start, end, tile)
             return
         tiles = np.broadcast_to(as_ints(tile), start.shape)
-        for i in sorted(set(ids.tolist())):
+        touched: list[int] = sorted(set(ids.tolist()))
+        for i in touched:
             pick = ids == i
             self.variables[i].log_many(start[pick], end[pick], tiles[pick])
 

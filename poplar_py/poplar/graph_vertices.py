@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from poplar_py.poplar.groups import (
     check_state,
     check_tiles,
 )
-from poplar_py.poplar.pending import FieldRef, VertexRef
+from poplar_py.poplar.pending import FieldRef, PendingGroup, VertexRef
 from poplar_py.poplar.tensor import Tensor, fail
 from poplar_py.poplar.views import Affine
 
@@ -42,7 +42,7 @@ class VertexGraph(TensorGraph):
         """A new, empty compute set."""
         ident = len(self.compute_sets)
         place = loc if loc is not None else self.here()
-        cs = ComputeSet(self, ident, name or f"cs{ident}", place)
+        cs = ComputeSet(self.whole, ident, name or f"cs{ident}", place)
         self.compute_sets.append(cs)
         return cs
 
@@ -128,25 +128,22 @@ class VertexGraph(TensorGraph):
         """Connect a field of a vertex to a tensor, a list of vectors, or a constant."""
         group, v, name = field.group, field.index, field.name
         if field.sub >= 0:
-            group.connect_sub(v, name, field.sub, self._edge_tensor(group, name, value))
+            group.connect_sub(v, name, field.sub, self._edge_tensor(group, v, name, value))
         elif isinstance(value, Tensor):
             group.connect(v, name, value)
-        elif isinstance(value, (list, tuple)) and any(isinstance(x, Tensor) for x in value):
+        elif _is_tensor_list(value):
             group.connect_list(v, name, list(value))
-        elif isinstance(value, (list, tuple)) and not value:
-            group.connect_list(v, name, [])
         else:
-            group.connect(v, name, self._edge_tensor(group, name, value))
+            group.connect(v, name, self._edge_tensor(group, v, name, value))
 
-    def _edge_tensor(self, group: Any, name: str, value: Any) -> Tensor:
+    def _edge_tensor(self, group: PendingGroup, v: int, name: str, value: Any) -> Tensor:
+        """The tensor itself, or a constant that lies where its vertex does."""
         if isinstance(value, Tensor):
             return value
-        known = group.fields.get(name)
-        if known is None:
-            group.connect(0, name, value)
         data = np.asarray(value)
-        tile = max(0, group.tile[-1])
-        return self.add_constant(known.field.dtype, data.shape, data, f"{name}/constant", tile)
+        tensor = self.add_constant(group.edge_type(name), data.shape, data, f"{name}/constant")
+        group.add_constant(v, self.variables[-1])
+        return tensor
 
     def set_initial_value(self, what: FieldRef | Tensor, value: Any) -> None:
         """First contents of a vertex's state field, or of a variable's elements."""
@@ -198,8 +195,8 @@ class VertexGraph(TensorGraph):
             self.codelets.add_class(source)
             return True
         if isinstance(source, (list, tuple)):
-            for s in source:
-                self.add_codelets(s, flags)
+            for part in cast("list[Any]", source):
+                self.add_codelets(part, flags)
             return True
         text = str(source)
         if "\n" not in text:
@@ -222,3 +219,11 @@ class VertexGraph(TensorGraph):
         except PoplarPyError:
             return False
         return True
+
+
+def _is_tensor_list(value: Any) -> TypeGuard[Sequence[Tensor]]:
+    """Whether a value is a list of tensors (an empty one too), not of numbers."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    items = cast("list[Any]", value)
+    return not items or any(isinstance(x, Tensor) for x in items)

@@ -15,7 +15,7 @@ import numpy as np
 from poplar_py.poplar.arrays import I8, as_ints, coalesce, cut, sort_order
 from poplar_py.poplar.mapping import Interval
 from poplar_py.poplar.tensor import Tensor
-from poplar_py.poplar.views import Affine, Cat, Digit, Runs, View
+from poplar_py.poplar.views import Affine, Cat, Digit, Dim, Runs, View
 
 MAX_BLOCKS = 64
 """Joined tensors that fall into more blocks than this are better treated as run lists."""
@@ -291,7 +291,7 @@ def find_unbroadcast_tensor(tensor: Tensor) -> Tensor:
     view = tensor.view
     if not isinstance(view, Affine):
         return tensor
-    dims = []
+    dims: list[Dim] = []
     for digits in view.dims:
         kept = tuple([(n, s) for n, s in digits if s != 0 or n == 0]) or ((1, 1),)
         dims.append(kept)

@@ -14,11 +14,14 @@ from poplar_py.poplar.edges import Edges, view_records
 from poplar_py.poplar.errors import GraphConnectionError, TensorTypeError, UnknownField
 from poplar_py.poplar.groups import ComputeSet, FieldLike, State, StateVectors, VertexGroup
 from poplar_py.poplar.tensor import Tensor, fail
+from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.views import Affine
 from poplar_py.poplar.where import frame_location, source_text, user_frame
 
 if TYPE_CHECKING:
     from types import CodeType
+
+    from poplar_py.types import DType
 
 
 class _GrowingField:
@@ -73,6 +76,7 @@ class PendingGroup:
     __slots__ = (
         "codelet",
         "compute_set",
+        "constants",
         "fields",
         "frozen",
         "last_code",
@@ -89,6 +93,7 @@ class PendingGroup:
     def __init__(self, compute_set: ComputeSet, codelet: Any) -> None:
         self.compute_set = compute_set
         self.codelet = codelet
+        self.constants: dict[int, list[Variable]] = {}
         self.tile = array("i")
         self.number = array("q")
         self.lines = array("q")  # first vertex, location: from this vertex on
@@ -222,8 +227,22 @@ class PendingGroup:
         self.frozen = None
 
     def set_tile(self, v: int, tile: int) -> None:
+        """Vertex ``v`` runs on this tile; constants connected to it lie there."""
         self.tile[v] = tile
         self.frozen = None
+        if self.constants:
+            for var in self.constants.get(v, ()):
+                var.log(var.base, var.base + var.size, tile)
+
+    def add_constant(self, v: int, variable: Variable) -> None:
+        """A constant made for vertex ``v``, to lie on its tile."""
+        self.constants.setdefault(v, []).append(variable)
+        if self.tile[v] >= 0:
+            self.set_tile(v, self.tile[v])
+
+    def edge_type(self, name: str) -> DType:
+        """Element type of an edge field."""
+        return self._growing(name).dtype
 
     def set_perf(self, v: int, cycles: int, flops: int) -> None:
         self.perf.extend((v, cycles, flops))

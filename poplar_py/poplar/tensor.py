@@ -123,24 +123,28 @@ class Tensor:
 
         Also ``slice(Interval, dim=d)``, and ``slice([begins], [ends])`` for the first dims.
         """
-        if isinstance(begin, int) and isinstance(end, int):
-            view = self.view
-            if type(view) is Affine and len(view.dims) == 1 and dim == 0:  # the common case, inline
-                digits = view.dims[0]
-                if len(digits) == 1 and 0 <= begin <= end <= digits[0][0]:
-                    stride, n = digits[0][1], end - begin
-                    part = Affine(view.offset + begin * stride, (((n, stride),),), (n,))
-                    return Tensor(self.graph, part, self.dtype)
-            if dim < 0:
-                dim = self._dim(dim)
-            if dim >= len(view.shape) or not 0 <= begin <= end <= view.shape[dim]:
-                self._bad_slice(begin, end, dim)
-            return Tensor(self.graph, view.slice(begin, end, dim), self.dtype)
-        return self._slice_any(begin, end, dim)
+        if not isinstance(begin, int) or not isinstance(end, int):
+            return self._slice_any(begin, end, dim)
+        view = self.view
+        if type(view) is Affine and len(view.dims) == 1 and dim == 0:  # the common case, inline
+            digits = view.dims[0]
+            if len(digits) == 1 and 0 <= begin <= end <= digits[0][0]:
+                stride, n = digits[0][1], end - begin
+                part = Affine(view.offset + begin * stride, (((n, stride),),), (n,))
+                return Tensor(self.graph, part, self.dtype)
+        if dim < 0:
+            dim = self._dim(dim)
+        if dim >= len(view.shape) or not 0 <= begin <= end <= view.shape[dim]:
+            self._bad_slice(begin, end, dim)
+        return Tensor(self.graph, view.slice(begin, end, dim), self.dtype)
 
-    def _slice_any(self, begin: object, end: object, dim: int) -> Tensor:
-        if isinstance(begin, Interval):
-            return self.slice(begin.begin, begin.end, dim)
+    def _slice_any(
+        self, begin: int | Sequence[int] | Interval, end: int | Sequence[int] | None, dim: int
+    ) -> Tensor:
+        if isinstance(begin, Interval) or (isinstance(begin, Sequence) and end is None):
+            if len(begin) != 2:
+                fail(TensorIndexError, f"an interval of {len(begin)} numbers")
+            return self.slice(int(begin[0]), int(begin[1]), dim)
         if isinstance(begin, Sequence) and isinstance(end, Sequence):
             if len(begin) != len(end) or len(begin) > self.rank:
                 fail(
@@ -151,9 +155,9 @@ class Tensor:
             for d, (b, e) in enumerate(zip(begin, end, strict=True)):
                 out = out.slice(int(b), int(e), d)
             return out
-        if isinstance(begin, Sequence) and end is None and len(begin) == 2:
-            return self.slice(int(begin[0]), int(begin[1]), dim)
-        return self.slice(int(begin), int(end), dim)  # type: ignore[call-overload, arg-type]
+        if isinstance(begin, Sequence) or isinstance(end, Sequence) or end is None:
+            fail(TensorIndexError, f"slice of {begin} to {end}")
+        return self.slice(int(begin), int(end), dim)  # NumPy integers
 
     def _bad_slice(self, begin: int, end: int, dim: int) -> NoReturn:
         self._dim(dim)

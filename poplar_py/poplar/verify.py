@@ -41,6 +41,7 @@ from poplar_py.poplar.program import (
 )
 from poplar_py.poplar.streams import Function
 from poplar_py.poplar.tensor import Tensor
+from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.where import source_text
 
 
@@ -111,9 +112,13 @@ def check_elements_mapped(graph: Graph, compute_set: ComputeSet) -> None:
                 raise _unmapped(graph, int(s[i]), f"field {name!r} of {group.describe(v)} uses it")
 
 
+def _variable_at(graph: Graph, address: int) -> tuple[Variable, int]:
+    ids, bases = graph.locate_variables(as_ints([address]))
+    return graph.variables[int(ids[0])], int(bases[0])
+
+
 def _unmapped(graph: Graph, address: int, use: str) -> InvalidTileMapping:
-    (var,), (base,) = (a.tolist() for a in graph.locate_variables(as_ints([address])))
-    variable = graph.variables[var]
+    variable, base = _variable_at(graph, address)
     return InvalidTileMapping(
         f"element {address - base} of variable {variable.name!r} is on no tile; {use}",
         variable.loc,
@@ -279,8 +284,8 @@ def check_conflicts(compute_set: ComputeSet) -> None:
     groups = compute_set.groups
     (ga, va), (gb, vb) = _owner(groups, a), _owner(groups, b)
     graph = compute_set.graph
-    (var,), (base,) = (x.tolist() for x in graph.locate_variables(as_ints([address])))
-    element = f"element {address - base} of variable {graph.variables[var].name!r}"
+    variable, base = _variable_at(graph, address)
+    element = f"element {address - base} of variable {variable.name!r}"
     first, second = ga.describe(va), gb.describe(vb)
     loc = gb.location(vb)
     raise WriteConflict(

@@ -161,7 +161,7 @@ class CycleModel:
 
     def _per_machine(self, per_ipu: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         machine = np.arange(len(per_ipu)) // self.target.system.ipus_per_machine
-        return np.bincount(machine, per_ipu)
+        return np.bincount(machine, per_ipu).astype(np.float64)
 
     # ------------------------------------------------------------------ compute
     def compute_cycles(

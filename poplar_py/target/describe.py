@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 from poplar_py.diagnostics import UNKNOWN, Location, OptionError, quote_name
 from poplar_py.target.chips import CHIPS, Chip
@@ -121,4 +121,4 @@ def _json(text: str, loc: Location) -> dict[str, Any]:
         raise OptionError("the machine of a target is not valid JSON", loc) from None
     if not isinstance(data, dict):
         raise OptionError("the machine of a target is no object", loc)
-    return data
+    return cast("dict[str, Any]", data)

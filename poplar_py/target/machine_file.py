@@ -19,7 +19,7 @@ import difflib
 import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from poplar_py.diagnostics import FileError, Location, OptionError, ParseError
 from poplar_py.target.chips import CHIPS, Chip
@@ -51,10 +51,10 @@ def system_from(data: dict[str, Any], name: str, loc: Location) -> System:
     """A system from the parsed file."""
     rest = dict(data)
     base = _base(SYSTEMS, rest.pop("base", "ipu"), "system", loc)
-    chip_data = rest.pop("chip", {})
+    chip_data: Any = rest.pop("chip", {})
     if not isinstance(chip_data, dict):
         raise OptionError("chip is no table", loc, "write [chip] and its keys below")
-    chip = _chip_from(chip_data, base.chip, loc)
+    chip = _chip_from(cast("dict[str, Any]", chip_data), base.chip, loc)
     links = tuple(_link(x, loc) for x in rest.pop("links", base.links))
     out = replace(base, name=name, chip=chip, links=links)
     out = _replaced(out, rest, loc)
@@ -81,10 +81,10 @@ def _base(table: dict[str, Any], name: Any, what: str, loc: Location) -> Any:
 
 
 def _link(value: Any, loc: Location) -> tuple[int, int, int]:
-    ok = isinstance(value, (list, tuple)) and len(value) == 3
-    if not ok or not all(isinstance(x, int) and x >= 0 for x in value):
+    items = cast("list[Any]", value if isinstance(value, (list, tuple)) else [])
+    if len(items) != 3 or not all(isinstance(x, int) and x >= 0 for x in items):
         raise OptionError(f"a link is [ipu, ipu, units], not {value!r}", loc)
-    return (value[0], value[1], value[2])
+    return (items[0], items[1], items[2])
 
 
 def _replaced(part: Part, data: dict[str, Any], loc: Location) -> Part:
@@ -107,11 +107,11 @@ def _value(old: Any, key: str, value: Any, loc: Location) -> Any:
     note = ""
     source = loc.file
     if isinstance(value, dict):
-        unknown = set(value) - {"value", "source", "note"}
-        if unknown or "value" not in value:
+        table = cast("dict[str, Any]", value)
+        if set(table) - {"value", "source", "note"} or "value" not in table:
             raise OptionError(f"{key} is a number, or a table of value, source and note", loc)
-        source, note = str(value.get("source", source)), str(value.get("note", ""))
-        value = value["value"]
+        source, note = str(table.get("source", source)), str(table.get("note", ""))
+        value = table["value"]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e18:
         raise OptionError(f"{key} is {value!r}, not a number of 0 or more", loc)
     return Figure(float(value), old.unit, source, note)
