@@ -11,12 +11,12 @@ After:
       var %x: f32[64,784] map linear(...)
       compute_set %cs0 "matmul" { vertices poplin... }
       compute_set %cs1 "relu" { vertices ... }
-      program 0 { copy stream input/x -> %x; execute %cs0; execute %cs1; copy %z -> stream output/z }
+      program 0 { copy stream input/x -> %x; execute %cs0; ... }
     }
 
-Every op has one rule in `LOWER`; a rule calls the libraries (popops, poplin, popnn, poprand), which
-choose layouts and mappings. Layout-only ops become views of their operand and cost nothing. Constants
-stay on the host until a consumer asks for them in the layout it wants.
+Every op has one rule in `LOWER`; a rule calls the libraries (popops, poplin, popnn, poprand),
+which choose layouts and mappings. Layout-only ops become views of their operand and cost nothing.
+Constants stay on the host until a consumer asks for them in the layout it wants.
 
 Inputs come through streams called `input/NAME`, outputs leave through `output/NAME`.
 """
@@ -24,12 +24,9 @@ Inputs come through streams called `input/NAME`, outputs leave through `output/N
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import poplar_py.passes.lower_control
-import poplar_py.passes.lower_math
-import poplar_py.passes.lower_nn
-import poplar_py.passes.lower_tensor  # noqa: F401
 from poplar_py.diagnostics import Location
 from poplar_py.ir import use_counts
 from poplar_py.passes.context import PassContext
@@ -44,6 +41,9 @@ if TYPE_CHECKING:
     from poplar_py.ir import Graph, Module, Value
 
 __all__ = ["LOWER", "Lower", "LowerContext", "lower_graph"]
+
+for _name in ("control", "math", "nn", "tensor"):
+    import_module(f"poplar_py.passes.lower_{_name}")  # each enters its rules in LOWER
 
 
 @register
@@ -65,7 +65,9 @@ def lower_graph(graph: Graph, target: Any) -> TileModule:
     """The tile-level module of a model graph; program 0 runs it once."""
     ctx = LowerContext(target)
     ctx.uses = use_counts(graph)
+    home = _first_ipus(graph)
     for value in graph.inputs:
+        ctx.graph = ctx.part(home.get(value))
         with located(Location("", 0, 0, f"input {value.name}")):
             _add_input(ctx, value)
     lower_ops(ctx, graph)

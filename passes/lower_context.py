@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -86,13 +86,15 @@ class LowerContext:
 
     def upload(self, array: Array, name: str) -> Tensor:
         """A constant spread linearly; one of a single repeated number is stored once."""
-        if array.size > 1 and all(s == 0 or n == 1 for s, n in zip(array.strides, array.shape, strict=True)):
+        if array.size > 1 and all(
+            s == 0 or n == 1 for s, n in zip(array.strides, array.shape, strict=True)
+        ):
             one = self.graph.add_constant(None, (1,), array.reshape(-1)[:1], name, 0)
             return one.reshape((1,) * array.ndim).broadcast_to(array.shape)
         return self.graph.add_constant(None, array.shape, array, name, "linear")
 
     def set(self, value: Value, tensor: Tensor) -> None:
-        """Bind the tensor of a result. Raises InternalError when it does not have the right type."""
+        """Bind the tensor of a result. Raises InternalError when its type is another."""
         if tuple(tensor.shape) != tuple(value.shape) or tensor.dtype is not value.dtype:
             owner = value.owner.opname if value.owner is not None else "?"
             raise InternalError(f"{owner} was lowered to {tensor!r}, its type is {value.type}")
@@ -140,7 +142,7 @@ class LowerContext:
         return found
 
     @contextmanager
-    def into(self, prog: program.Sequence) -> Iterator[program.Sequence]:
+    def into(self, prog: program.Sequence) -> Generator[program.Sequence]:
         """Add programs to `prog` inside the `with` block."""
         old = self.prog
         self.prog = prog

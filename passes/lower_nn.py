@@ -161,9 +161,7 @@ def _pool_params(op: Any) -> popnn.PoolParams:
 def lower_max_pool(ctx: LowerContext, op: ops.MaxPool) -> None:
     x = ctx.tensor(op.x)
     params = _pool_params(op)
-    out, where = popnn.max_pool(
-        ctx.graph, x, params, ctx.prog, ctx.name(op), indices=op.indices
-    )
+    out, where = popnn.max_pool(ctx.graph, x, params, ctx.prog, ctx.name(op), indices=op.indices)
     ctx.set(op.results[0], out)
     if op.indices and where is not None:
         ctx.set(op.results[1], where)

@@ -88,7 +88,7 @@ def lower_concat(ctx: LowerContext, op: ops.Concat) -> None:
 
 @rule("tensor.pad")
 def lower_pad(ctx: LowerContext, op: ops.Pad) -> None:
-    value = np.asarray(op.value).astype(op.x.dtype.numpy)[()]
+    value = np.asarray(op.value).astype(op.x.dtype.numpy).item()
     x = ctx.tensor(op.x)
     out = popops.pad(ctx.graph, x, op.before, op.after, value, ctx.prog, ctx.name(op))
     ctx.set(op.result, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -114,11 +114,11 @@ def _rows(
     n: int,
     codelet: str,
     parts: dict[str, Tensor | None],
-    state: dict[str, float],
+    state: dict[str, Any],
     prog: program.Sequence,
     name: str,
 ) -> Tensor:
-    """Vertices on whole rows of n elements; rows that lie in blocks of 16 are worked on in place."""
+    """Vertices on whole rows of n elements; rows in blocks of 16 are worked on in place."""
     count = rows.numel // n
     flat = rows.reshape((count, n))
     made = _blocked_rows(graph, flat, n, name)
@@ -189,7 +189,7 @@ def _even_step(address: Ints, step: int) -> int:
     """The most rows, no more than `step`, that always lie side by side within a block."""
     count = address.shape[1]
     while step > 1:
-        inside = np.arange(1, count) % step != 0
+        inside = np.flatnonzero(np.arange(1, count) % step)
         if bool((np.diff(address, axis=1)[:, inside] == 16).all()):
             return step
         step //= 2

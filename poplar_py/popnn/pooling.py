@@ -1,8 +1,8 @@
 """Max and average pooling over one to three spatial dims.
 
 Activations whose channels come in blocks of 16 are pooled 16 lanes at a time, others one by one. A
-vertex makes up to 14 pixels of one output row; its edges are the pieces of the input rows its window
-covers, without those in the padding.
+vertex makes up to 14 pixels of one output row; its edges are the pieces of the input rows its
+window covers, without those in the padding.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -289,7 +289,17 @@ def _plan(x: Tensor, blocks: Tensor | None, params: PoolParams) -> _Work:
     high = np.clip(start + reach, low + 1, spatial[-1])
     ptr, row = _input_rows(spatial[:-1], outs[:-1], params, lo[:, 1])
     return _Work(
-        lanes, source, lo[:, 0], lo[:, 1], lo[:, 2], size[:, 2], low, high - low, start - low, ptr, row
+        lanes,
+        source,
+        lo[:, 0],
+        lo[:, 1],
+        lo[:, 2],
+        size[:, 2],
+        low,
+        high - low,
+        start - low,
+        ptr,
+        row,
     )
 
 
@@ -359,7 +369,7 @@ def _edges(work: _Work, flat: Tensor, begin: Ints, x: Tensor) -> dict[str, Edges
     }
 
 
-def _state(work: _Work, params: PoolParams) -> dict[str, int | Ints]:
+def _state(work: _Work, params: PoolParams) -> dict[str, Any]:
     return {
         "width": work.width.astype(np.int32),
         "kernel": params.kernel[-1],
@@ -375,7 +385,7 @@ def _counts(
     spatial: Sequence[int],
     include: bool,
     extra: Sequence[int],
-) -> dict[str, Ints]:
+) -> dict[str, Any]:
     """`outer`: counted taps of the outer dims; [first, last): counted pixels of a row."""
     rank = len(params.kernel)
     outs = params.out_sizes(spatial)

@@ -1,8 +1,8 @@
 """LSTM, GRU and simple RNN over a sequence.
 
 The input products of all steps are one matrix product; each step multiplies the state by the
-recurrent weights, then one map a gate set makes the new state. Short sequences are unrolled; long ones
-run as a Repeat with the step taken from and written to tables by a device counter.
+recurrent weights, then one map a gate set makes the new state. Short sequences are unrolled; long
+ones run as a Repeat with the step taken from and written to tables by a device counter.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def lstm(
     *,
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gates i, o, f, c: x [T, B, I], w [4H, I], r [4H, H], bias [4H] -> y [T, B, H], h, c [B, H]."""
+    """Gates i, o, f, c: x [T, B, I], w [4H, I], r [4H, H], bias [4H] -> y [T, B, H], h, c."""
     name = name or "lstm"
     hidden = r.shape[1]
     gates = _inputs(graph, x, w, bias, prog, name)
@@ -173,7 +173,7 @@ def gru(
     def part(t: Operand, k: int, width: int = 1) -> Operand:
         begin, end = k * hidden, (k + width) * hidden
         if isinstance(t, np.ndarray):
-            return t[..., begin:end]
+            return np.asarray(t)[..., begin:end]
         return t.slice(begin, end, len(t.shape) - 1)
 
     def plus(text: str, k: int, held: list[Tensor]) -> str:

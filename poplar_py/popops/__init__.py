@@ -1,7 +1,7 @@
 """popops: element-wise maps, casts, reductions, indexing, searches, fills.
 
-Every operation takes the graph, its tensors, the Sequence to append to, and a name; it returns a new
-tensor unless it says in place.
+Every operation takes the graph, its tensors, the Sequence to append to, and a name; it returns a
+new tensor unless it says in place.
 """
 
 from __future__ import annotations

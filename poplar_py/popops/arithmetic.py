@@ -1,4 +1,4 @@
-"""Named element-wise operations, in the manner of PopLibs: `popops.add(graph, a, b, prog, name)`."""
+"""Named element-wise operations as PopLibs has them: `popops.add(graph, a, b, prog, name)`."""
 
 from __future__ import annotations
 
@@ -207,9 +207,10 @@ def scaled_add_to(
         raise TypeMismatch(f"scaled add of {a.dtype} and {b.dtype}", remedy="cast one of them")
     order = memory_order(a) or plain_order(tuple(a.shape))
     y, x = order.apply(a).flatten(), order.apply(b).flatten()
-    factor = scale
-    if not hasattr(factor, "flatten"):
+    if isinstance(scale, int | float):
         factor = graph.add_constant(a.dtype, (1,), np.asarray(scale), f"{name}/scale", 0)
+    else:
+        factor = scale
     work = split_work(mapping_of(graph, y), y.numel, y.numel)
     edges = {
         "y": Edges.flat(y, work.begin, work.end),

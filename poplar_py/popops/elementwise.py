@@ -1,14 +1,15 @@
 """`map`: one expression over tensors that broadcast, as vertices on blocks of the output.
 
-The output keeps the memory order and mapping of the first input of full shape. Each interval of the
-output on one tile becomes up to six vertices. A vertex works on a [rows, cols] block, and every input
-is one of `full` (its own element for each), `row` (one row for all rows), `col` (one element for each
-row) or `scalar`; no broadcast input is ever copied out unless the pattern has more than two levels
-with tiny blocks.
+The output keeps the memory order and mapping of the first input of full shape. Each interval of
+the output on one tile becomes up to six vertices. A vertex works on a [rows, cols] block, and
+every input is one of `full` (its own element for each), `row` (one row for all rows), `col` (one
+element for each row) or `scalar`; no broadcast input is ever copied out unless the pattern has
+more than two levels with tiny blocks.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -22,6 +23,7 @@ from poplar_py.poplar import program
 from poplar_py.poplar.arrays import ragged, unique_sorted
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.mapping import Mapping
+from poplar_py.poplar.views import Cat
 from poplar_py.popops.padded import blocked_operands
 from poplar_py.poputil.blocked import add_blocked
 from poplar_py.poputil.layout import (
@@ -85,7 +87,7 @@ def map_with_output(
     prog: program.Sequence,
     name: str = "",
 ) -> None:
-    """The expression written to `out`, which may be one of the inputs but not overlap one otherwise."""
+    """The expression written to `out`, which may be an input but not overlap one otherwise."""
     if prod(out.shape) == 0:
         return
     cs = graph.add_compute_set(name or "map")
@@ -131,7 +133,7 @@ def _map_parts(
     if ref is not None and ref[1] is not None:
         axis, bounds = ref[1]
         parts: list[Tensor] = []
-        for lo, hi in zip(bounds[:-1], bounds[1:], strict=True):
+        for lo, hi in itertools.pairwise(bounds):
             cut = [_slice(t, lo, hi, axis, len(shape), shape[axis]) for t in tensors]
             part = (*shape[:axis], hi - lo, *shape[axis + 1 :])
             parts.append(_map_parts(graph, expr, cut, cs, name, dtype, part))
@@ -183,11 +185,13 @@ def _reference(
             if c is wanted and memory_order(t) is not None:
                 return t, None
     for t in full:
-        parts = getattr(t.view, "parts", None)
-        if parts is None or len(parts) > 4 or min(prod(p.shape) for p in parts) < 16:
+        view = t.view
+        if not isinstance(view, Cat) or len(view.parts) > 4:
             continue
-        sizes = [p.shape[t.view.axis] for p in parts]
-        return t, (t.view.axis, [0, *np.cumsum(sizes).tolist()])
+        if min(prod(p.shape) for p in view.parts) < 16:
+            continue
+        sizes = [p.shape[view.axis] for p in view.parts]
+        return t, (view.axis, [0, *np.cumsum(sizes).tolist()])
     return None
 
 
@@ -311,9 +315,7 @@ def add_vertices(
     edges = {"out": Edges.flat(flat, work.begin, work.end)}
     for i, (view, mode) in enumerate(zip(views, block.modes, strict=True)):
         edges[f"in{i}"] = _edges(view, mode, block, work.begin, rows, width)
-    codelet = expressions.map_codelet(
-        expr, tuple(t.dtype for t in tensors), out.dtype, block.modes
-    )
+    codelet = expressions.map_codelet(expr, tuple(t.dtype for t in tensors), out.dtype, block.modes)
     state = {"rows": rows.astype(np.uint32), "cols": width.astype(np.uint32)}
     graph.add_vertices(cs, codelet, work.tile, edges, state, name=name)
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.mapping import linear
 from poplar_py.popops.elementwise import split_work
 from poplar_py.poputil.layout import fresh, mapping_of, memory_order, plain_order
-from poplar_py.poplar.mapping import linear
 from poplar_py.types import DType, i32
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
 """Rows picked and written by device indices: gather, multi_slice, scatter, dynamic slices.
 
-A table [rows, width] is cut by columns, and by rows where it has to be, into parts that fit a tile.
-Every vertex holds one part and a share of the indices. When the rows are cut, each part gives the rows
-it has and a second step picks, for every index, the part that had it: values are never changed.
+A table [rows, width] is cut by columns, and by rows where it has to be, into parts that fit a
+tile. Every vertex holds one part and a share of the indices. When the rows are cut, each part
+gives the rows it has and a second step picks, for every index, the part that had it: values are
+never changed.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def gather(
     prog: program.Sequence,
     name: str = "",
 ) -> Tensor:
-    """x with `axis` replaced by the dims of `indices` (i32): out[.., *i, ..] = x[.., indices[*i], ..].
+    """x with `axis` replaced by the dims of `indices` (i32): out[., *i, .] = x[., indices[*i], .].
 
     An index outside [0, dim) ends the run with a TileException.
     """
@@ -421,7 +422,7 @@ def update_table(
     prog: program.Sequence,
     name: str = "",
 ) -> None:
-    """Rows of a table from `start` (i32, one element, clamped to fit) become update [size, width]."""
+    """Rows of a table from `start` (i32, clamped to fit) become update [size, width]."""
     name = name or "update_table"
     size, width = update.shape
     blocks = width // table.cols
@@ -441,9 +442,7 @@ def update_table(
     prog.add(program.Execute(cs))
 
 
-def slice_table(
-    graph: Graph, x: Tensor, prog: program.Sequence, name: str = ""
-) -> Tensor:
+def slice_table(graph: Graph, x: Tensor, prog: program.Sequence, name: str = "") -> Tensor:
     """A copy of x [rows, width] from which `dynamic_slice` along dim 0 reads in place."""
     rows, width = x.shape
     cols = _slice_cols(graph, rows, width)

@@ -1,8 +1,8 @@
 """Element-wise work on blocked activations whose last channel block is padded.
 
-A view [N, C, *spatial] with C no multiple of 16 covers only part of its variable. Walking the whole
-variable, padding lanes included, keeps long runs and gives a result of the same layout; it needs every
-operand in blocked form and an expression that keeps finite numbers finite.
+A view [N, C, *spatial] with C no multiple of 16 covers only part of its variable. Walking the
+whole variable, padding lanes included, keeps long runs and gives a result of the same layout; it
+needs every operand in blocked form and an expression that keeps finite numbers finite.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["blocked_operands", "keeps_finite"]
 
+# fmt: off
 FINITE = frozenset(
-    "abs add and bitwise_and bitwise_not bitwise_or bitwise_xor c cast ceil clamp clip cos equal erf "
-    "floor gelu greater greater_equal hardsigmoid hardswish is_inf is_nan less less_equal max min mul "
-    "neg not or relu round select sigmoid sign silu sin sub tanh xor eq ne lt le gt ge fma".split()
+    (
+        "abs", "add", "and", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "c",
+        "cast", "ceil", "clamp", "clip", "cos", "equal", "erf", "floor", "gelu", "greater",
+        "greater_equal", "hardsigmoid", "hardswish", "is_inf", "is_nan", "less", "less_equal",
+        "max", "min", "mul", "neg", "not", "or", "relu", "round", "select", "sigmoid", "sign",
+        "silu", "sin", "sub", "tanh", "xor", "eq", "ne", "lt", "le", "gt", "ge", "fma",
+    )
 )
+# fmt: on
 """Functions with finite results for finite arguments of moderate size."""
 
 _WORD = re.compile(r"[a-z_][a-z_0-9]*(?=\()")

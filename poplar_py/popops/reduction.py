@@ -1,9 +1,9 @@
 """`reduce`: any dims, by sum, product, extremes and logic.
 
-The tensor is seen as [outer, reduced, inner] in the order of its memory, so that a vertex reads long
-runs. One vertex reduces a box of it. Where the reduced size is large the work is cut along it too, and
-the partial results are reduced again. The cuts depend on sizes only: neither tiles nor mapping nor
-host threads change the order of a sum.
+The tensor is seen as [outer, reduced, inner] in the order of its memory, so that a vertex reads
+long runs. One vertex reduces a box of it. Where the reduced size is large the work is cut along it
+too, and the partial results are reduced again. The cuts depend on sizes only: neither tiles nor
+mapping nor host threads change the order of a sum.
 """
 
 from __future__ import annotations

@@ -135,14 +135,14 @@ def _top_k_step(
 def arg_max(
     graph: Graph, x: Tensor, axis: int, prog: program.Sequence, name: str = "", last: bool = False
 ) -> Tensor:
-    """i32 position of the largest element along `axis`, which goes away; of equal ones the first."""
+    """i32 position of the largest element along `axis`, which goes; of equal ones the first."""
     return _arg_best(graph, x, axis, True, last, prog, name or "arg_max")
 
 
 def arg_min(
     graph: Graph, x: Tensor, axis: int, prog: program.Sequence, name: str = "", last: bool = False
 ) -> Tensor:
-    """i32 position of the smallest element along `axis`, which goes away; of equal ones the first."""
+    """i32 position of the smallest element along `axis`, which goes; of equal ones the first."""
     return _arg_best(graph, x, axis, False, last, prog, name or "arg_min")
 
 

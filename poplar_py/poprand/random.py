@@ -1,8 +1,8 @@
-"""Random tensors by counter: the value of an element depends on seed, modifier and position only."""
+"""Random tensors by counter: a value depends on seed, modifier and position only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
 
 __all__ = ["bernoulli", "dropout", "normal", "seed_tensor", "truncated_normal", "uniform"]
-
 
 
 def seed_tensor(graph: Graph, seed: int, name: str = "seed") -> Tensor:
@@ -95,7 +94,9 @@ def bernoulli(
     modifier: int = 0,
 ) -> Tensor:
     """1 with probability `prob`, else 0."""
-    return _draw(graph, "Bernoulli", seed, modifier, shape, {"prob": float(prob)}, prog, name, dtype)
+    return _draw(
+        graph, "Bernoulli", seed, modifier, shape, {"prob": float(prob)}, prog, name, dtype
+    )
 
 
 def dropout(
@@ -120,7 +121,7 @@ def _draw(
     seed: Tensor | int,
     modifier: int,
     shape: Sequence[int],
-    state: dict[str, object],
+    state: Mapping[str, object],
     prog: program.Sequence,
     name: str,
     dtype: DType,

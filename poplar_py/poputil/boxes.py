@@ -21,7 +21,7 @@ def grid_boxes(shape: Sequence[int], step: Sequence[int]) -> tuple[Ints, Ints]:
 
 
 def rows_per_vertex(rows: int, n: int, tiles: int, least: int = 64) -> int:
-    """Rows of `n` elements per vertex: six vertices a tile at most, `least` elements if it can be."""
+    """Rows of `n` elements a vertex: six vertices a tile at most, `least` elements if possible."""
     share = -(-rows // (6 * tiles))
     return max(share, min(rows, -(-least // max(n, 1))), 1)
 

@@ -1,9 +1,9 @@
 """Memory order of a tensor, and clones that keep it.
 
-A tensor view of one variable lists nested (size, stride) digits per dim. Sorting the digits by stride
-gives the order of the elements in memory; any other tensor of the same shape can be brought into that
-order by a reshape and a dim shuffle, which are views. Element-wise operations walk the output in its
-memory order, so that a blocked layout stays blocked and each vertex writes one run.
+A tensor view of one variable lists nested (size, stride) digits per dim. Sorting the digits by
+stride gives the order of the elements in memory; any other tensor of the same shape can be brought
+into that order by a reshape and a dim shuffle, which are views. Element-wise operations walk the
+output in its memory order, so that a blocked layout stays blocked and each vertex writes one run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from poplar_py.poplar import program
 from poplar_py.poplar.mapping import Mapping, linear
-from poplar_py.poplar.views import Affine
+from poplar_py.poplar.views import Affine, Cat
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -71,7 +71,7 @@ class MemoryOrder:
 
 
 def memory_order(t: Tensor) -> MemoryOrder | None:
-    """The order of the elements of `t` in memory; None when it is not one strided, alias-free view."""
+    """The order of the elements of `t` in memory; None unless it is one strided view."""
     view = t.view
     if not isinstance(view, Affine) or 0 in view.shape:
         return None
@@ -104,12 +104,13 @@ def broadcast_mask(t: Tensor) -> tuple[bool, ...]:
     view = t.view
     if isinstance(view, Affine):
         return tuple(all(s == 0 for n, s in dim if n > 1) for dim in view.dims)
-    parts = getattr(view, "parts", None)
-    if parts is None or not all(isinstance(p, Affine) for p in parts):
+    if not isinstance(view, Cat):
         return (False,) * len(view.shape)
-    axis = view.axis
+    parts = [p for p in view.parts if isinstance(p, Affine)]
+    if len(parts) != len(view.parts):
+        return (False,) * len(view.shape)
     return tuple(
-        d != axis and all(all(s == 0 for n, s in p.dims[d] if n > 1) for p in parts)
+        d != view.axis and all(all(s == 0 for n, s in p.dims[d] if n > 1) for p in parts)
         for d in range(len(view.shape))
     )
 

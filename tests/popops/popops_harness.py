@@ -57,7 +57,7 @@ class Program:
                 for i, t in enumerate(outputs)
             ]
         if oracle:
-            given = {t: a for t, a in self.inputs.values()}
+            given = dict(self.inputs.values())
             memory = run_oracle(self.graph, self.prog, given)
             for t, a in zip(outputs, found, strict=True):
                 np.testing.assert_array_equal(memory.read(t).view(np.uint8), a.view(np.uint8))
@@ -76,7 +76,7 @@ def check(
     oracle: bool = False,
     tiles: int = TILES,
 ) -> Program:
-    """Compares `build(p, *tensors)` with `reference(*arrays)`; tolerance is relative to the largest."""
+    """Compares `build(p, *tensors)` with `reference(*arrays)`, relative to the largest."""
     p = Program(tiles)
     tensors = [p.input(a) for a in arrays]
     made = build(p, *tensors)

@@ -1,7 +1,7 @@
 """A slow oracle for programs: every variable is one array, every vertex is run on copies.
 
-It knows nothing of tiles, exchange or memory plans, so that what it computes depends on the graph and
-the codelets only.
+It knows nothing of tiles, exchange or memory plans, so that what it computes depends on the graph
+and the codelets only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Memory:
         return list(zip(ids.tolist(), at.tolist(), length.tolist(), strict=True))
 
     def load(self, start: np.ndarray, length: np.ndarray, dtype: Any) -> np.ndarray:
-        parts = [self.data[i][a : a + n].view(dtype.numpy) for i, a, n in self.pieces(start, length)]
+        parts = [
+            self.data[i][a : a + n].view(dtype.numpy) for i, a, n in self.pieces(start, length)
+        ]
         return np.concatenate(parts) if parts else np.zeros(0, dtype.numpy)
 
     def store(self, start: np.ndarray, length: np.ndarray, values: np.ndarray) -> None:
@@ -95,8 +97,9 @@ class Memory:
         arena = Arena()
         writes: list[tuple[np.ndarray, np.ndarray, list[int]]] = []
         rows: list[list[int]] = []
-        gathered = {f.name: self.edges(group.edges[f.name], f) for f in codelet.fields
-                    if f.kind != "state"}
+        gathered = {
+            f.name: self.edges(group.edges[f.name], f) for f in codelet.fields if f.kind != "state"
+        }
         n = len(group.tiles)
         self.vertices += n
         for v in range(n):

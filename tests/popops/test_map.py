@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from popops_harness import Program, check, compare, normal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from popops_harness import Program, check, compare, normal
 
 from poplar_py import popops
 from poplar_py.codelets import expr
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.poplar import Tensor, concat, program
-from poplar_py.popops.elementwise import split_work
 from poplar_py.poplar.mapping import linear
+from poplar_py.popops.elementwise import split_work
 from poplar_py.poputil.blocked import add_blocked, blocked_base
 from poplar_py.poputil.layout import memory_order
 from poplar_py.types import DTYPES, bf16, f16, f32, f64, i8, i32, i64, u8

@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from popops_harness import Program, check, compare, normal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from popops_harness import Program, check, compare, normal
 
 from poplar_py import popops
 from poplar_py.diagnostics import OptionError
@@ -166,9 +166,7 @@ def test_top_k_of_long_rows() -> None:
 
 def test_sort_and_positions() -> None:
     array = normal(6, 33, 4, dtype=i8)
-    check(
-        lambda p, x: popops.sort(p.graph, x, 1, p.prog)[0], lambda v: np.sort(v, 1), array
-    )
+    check(lambda p, x: popops.sort(p.graph, x, 1, p.prog)[0], lambda v: np.sort(v, 1), array)
     for axis in range(3):
         check(
             lambda p, x, a=axis: popops.arg_max(p.graph, x, a, p.prog),

@@ -67,7 +67,9 @@ class Softmax(Vertex, Generic[T, ACC, LOG]):
                 invs = splat(inv, 16)
                 if T == ACC:
                     for k in range(0, whole, 16):
-                        store_raw(self.out, at + k, load_raw(self.out, at + k, 16) * cast(invs, T), 16)
+                        store_raw(
+                            self.out, at + k, load_raw(self.out, at + k, 16) * cast(invs, T), 16
+                        )
                     for k in range(whole, n):
                         self.out[at + k] = self.out[at + k] * cast(inv, T)
                 else:
