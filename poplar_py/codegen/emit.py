@@ -375,7 +375,7 @@ class Kernel:
 
     def int_division(self, expr: Expr, a: str, b: str) -> str:
         """quot, rem (truncating), floordiv, mod (as Python). Never traps."""
-        e, ty = self.e, expr.ty
+        ty = expr.ty
         text, signed = llvm_type(ty), ty.dtype.kind == "i"
         known = expr.args[1].op == "const" and int(expr.args[1].attr[0]) not in (0, -1)
         if self.checked and not known and ty.lanes == 1:
@@ -432,4 +432,3 @@ def divide(k: Kernel, op: str, a: str, b: str, ty: Ty, known: bool) -> str:
         return e.op(f"select {mask} {fix}, {text} {less}, {text} {quotient}")
     more = e.op(f"add {text} {rest}, {divisor}")
     return e.op(f"select {mask} {fix}, {text} {more}, {text} {rest}")
-

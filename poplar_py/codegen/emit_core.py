@@ -57,7 +57,7 @@ def const_text(value: object, ty: Ty) -> str:
     text = scalar_const(value, ty.dtype)
     if ty.lanes == 1:
         return text
-    if text in ("0", "false") or text == scalar_const(0.0, f32) and ty.dtype is f32:
+    if text in ("0", "false") or (text == scalar_const(0.0, f32) and ty.dtype is f32):
         return "zeroinitializer"
     return f"splat ({scalar_type(ty.dtype)} {text})"
 

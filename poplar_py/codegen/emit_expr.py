@@ -509,8 +509,6 @@ def _lazy_arm(
     return value, block
 
 
-
-
 _HANDLERS: dict[str, Callable[[Kernel, Expr], str]] = {
     "const": _const,
     "local": _local,

@@ -144,20 +144,19 @@ def _setstate(k: Kernel, s: Stmt) -> None:
 
 def _prefetch(k: Kernel, s: Stmt) -> None:
     checked, k.checked = k.checked, False
-    if len(s.args) == 3:
-        pointer = _later_address(k, s)
-    else:
-        pointer = address(k, s.args[0], s.args[1])
+    later = len(s.args) == 3
+    pointer = _later_address(k, s) if later else address(k, s.args[0], s.args[1])
     k.checked = checked
     k.e.declares.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
     k.e.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
 
 
 def _later_address(k: Kernel, s: Stmt) -> str:
-    """Element `index` of the same field of the vertex `distance` rows on (of this one near the end).
+    """Element `index` of the same field of the vertex `distance` rows on (of this one near the "
+    "end).
 
-    Rows may differ in length: what is read then may be no address, which a prefetch can bear; staying
-    twice the distance away from the end keeps the read inside the table.
+    Rows may differ in length: what is read then may be no address, which a prefetch can bear;
+    staying twice the distance away from the end keeps the read inside the table.
     """
     ref, index, distance = s.args
     slot = k.slots[str(ref.attr[0])]

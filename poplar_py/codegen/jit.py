@@ -15,8 +15,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
 from poplar_py.codegen.support import SUPPORT_SYMBOLS, SUPPORT_TEXT
+from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
 from poplar_py.diagnostics import InternalError, OptionError
 
 __all__ = ["Jit", "cache_folder"]

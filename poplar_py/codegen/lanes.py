@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poplar_py.codegen.emit_core import Emitter, const_text, llvm_type, mangle
+from poplar_py.codegen.emit_core import Emitter, const_text, llvm_type
 from poplar_py.codelets.codelet_ir import Ty
 from poplar_py.types import DTYPES, DType, bool_
 
@@ -130,10 +130,8 @@ class Lanes:
     def to_float(self, dtype: DType) -> Lanes:
         """From a float type or signed ints to a float type."""
         ty, size = Ty(dtype, self.ty.lanes), self.ty.dtype.size
-        if not self.ty.dtype.is_float:
-            op = "sitofp"
-        else:
-            op = "fpext" if dtype.size > size else "fptrunc"
+        resize = "fpext" if dtype.size > size else "fptrunc"
+        op = resize if self.ty.dtype.is_float else "sitofp"
         line = f"{op} {llvm_type(self.ty)} {self.text} to {llvm_type(ty)}"
         return Lanes(self.e, self.e.op(line), ty)
 

@@ -45,7 +45,8 @@ def run_codelet(
     wide: bool = False,
     cpu: str = "native",
 ) -> Result:
-    """Run one or several vertices; each maps fields to arrays (lists of arrays for rank 2) or state.
+    """Run one or several vertices; each maps fields to arrays (lists of arrays for rank 2) or "
+    "state.
 
     The result holds the arrays of the first vertex afterwards.
     """
@@ -103,7 +104,9 @@ class Arena:
 def build_row(codelet: Codelet, values: dict[str, Any], arena: Arena, wide: bool) -> list[int]:
     """The words of one row. Arrays are placed in the order of `values`."""
     places = {
-        name: [arena.put(v) for v in value] if isinstance(value, (list, tuple)) else arena.put(value)
+        name: [arena.put(v) for v in value]
+        if isinstance(value, (list, tuple))
+        else arena.put(value)
         for name, value in values.items()
         if isinstance(value, (list, tuple, np.ndarray))
     }

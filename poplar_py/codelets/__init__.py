@@ -27,59 +27,67 @@ Poplar's or our names (`float` = `f32`, `half` = `f16`, `int`, `unsigned int`, .
 `false`. A `MultiVertex` has `compute(self, worker_id: u32)`, called for worker_id 0..5 in order.
 
 Fields, in row order (see `rows.py`)
-    Input[T] Output[T] InOut[T]                     rank 0: `self.a[0]` or `self.a` reads, `=` writes
-    Input[Vector[T]]  Input[Vector[T, ONE_PTR]]     rank 1: `self.a[i]`, `len(self.a)` (not ONE_PTR)
-    Vector[Input[Vector[T]]]                        rank 2: `self.a[j][i]`, `len(self.a)`,
-    Vector[Input[Vector[T, ONE_PTR]]]               `len(self.a[j])`; `row = self.a[j]` is an alias
-    name: f32                                       state; assigned in compute: lives in tile memory
-    name: Vector[u16]                               state vector (read only unless assigned)
-    LIMIT = 16, LIMIT = 2 * N                       class constant, compile time
-    After the layout may follow a minimum alignment in bytes: Vector[T, SPAN, 16].
-    Field types may use compile-time choices: `Input[Vector[f16 if HALF else f32]]`.
+    Input[T] Output[T] InOut[T]           rank 0: `self.a` or `self.a[0]` reads, `=` writes
+    Input[Vector[T]]                      rank 1: `self.a[i]`, `len(self.a)`
+    Input[Vector[T, ONE_PTR]]             rank 1 without a length
+    Vector[Input[Vector[T]]]              rank 2: `self.a[j][i]`, `len(self.a)`, `len(self.a[j])`;
+                                          `row = self.a[j]` is an alias
+    Vector[Input[Vector[T, ONE_PTR]]]     rank 2, rows without lengths
+    name: f32                             state; assigned in compute: lives in tile memory
+    name: Vector[u16]                     state vector
+    LIMIT = 16, LIMIT = 2 * N             class constant, compile time: `self.LIMIT`
+    After the layout may follow a least alignment in bytes: Vector[T, SPAN, 16]. Types may be
+    chosen at compile time: `Input[Vector[f16 if HALF else f32]]`.
 
 Types
     f16 f32 f64 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool; short vectors `f32x16` = `Vec[f32, 16]`
-    (any element type, 2 to 64 lanes). Integer literals and float literals take the type of the other
-    operand; alone they are i32 and f32. Mixed ints: the wider one, and signed at equal width. Int with
-    float: the float type. f16/bf16 with f32: f32. f16 and bf16 arithmetic rounds once per operation.
-    Ints wrap. Index expressions are evaluated exactly (64 bits, no wrap).
-    `f32(x)`, `cast(x, T)` convert (float to int saturates, NaN gives 0; to f16/bf16 round to nearest
-    even); `bitcast(x, u32)` reinterprets. Works on vectors too, lane by lane.
+    (any element type, 2 to 64 lanes). Literals take the type of the other operand; alone they are
+    i32 and f32. Mixed ints: the wider one, signed at equal width. Int with float: the float type.
+    f16 or bf16 with f32: f32. f16 and bf16 round once per operation. Ints wrap. Index expressions
+    are exact (64 bits, no wrap). `f32(x)`, `cast(x, T)` convert: float to int saturates, NaN gives
+    0, to f16 and bf16 round to nearest even. `bitcast(x, u32)` reinterprets. All of it works on
+    vectors too, lane by lane.
 
 Statements
-    for i in range(n) / range(a, b) / range(a, b, step)   step is a non-zero compile-time int
-    for p in unroll(N) / unroll(a, b, step)                unrolled; p is a compile-time int
-    while c / break / continue / return / pass / if / elif / else; `a if c else b`; and/or/not short
-    circuit; `if` on a compile-time value is folded and the dead branch is not even typed.
-    x = e, x: f32 = e, x += e (every arithmetic operator); locals have one type for good.
-    ALL-CAPS locals, and locals holding a known int, are compile-time values.
-    acc = array(f32x16, 28): zeroed local array. With compile-time indices everywhere it lives in
-    registers; otherwise on the stack (at most 16 KiB in all). Arrays and fields can be passed to helpers.
-    `assert` on compile-time values; helpers may be recursive never; helpers are always inlined.
-    Operators: + - * / // % ** & | ^ << >> ~ comparisons (chained too). `/` needs floats. // and %
-    on ints follow Python (floor). Shift counts are masked.
+    for i in range(n) / range(a, b) / range(a, b, step)   step: a compile-time int, not 0
+    for p in unroll(N) / unroll(a, b, step)               unrolled; p is a compile-time int
+    while, break, continue, return, pass, if / elif / else; `a if c else b`; and, or, not (short
+    circuit). `if` on a compile-time value is folded: the dead branch is not even typed.
+    x = e, x: f32 = e, x += e, x, y = a, b; a local has one type for good. Locals in CAPITALS, and
+    locals that hold a known int, are compile-time values.
+    acc = array(f32x16, 28): a zeroed local array. With compile-time indices everywhere it lives
+    in registers; else on the stack (at most 16 KiB in all).
+    Operators: + - * / // % ** & | ^ << >> ~ and comparisons. `/` wants floats; // and % on ints
+    are Python's (floor); shift counts are masked.
+    assert: at compile time an error, at run time as `abort_if(not c)`. abort_if(c) ends the run
+    with a TileException.
+    Helpers (functions of the file, methods of the class) are inlined, may take arrays, fields and
+    rows, may return tuples; recursion is refused.
 
-Functions (scalars and vectors alike unless said)
-    fma(a, b, c) abs min max sqrt exp exp2 log log2 log10 tanh erf sigmoid rsqrt sin cos tan pow floor ceil
-    round (half to even) trunc copysign isnan isinf sinh cosh asin acos atan atan2 asinh acosh atanh expm1
-    log1p fmod select(c, a, b) popcount clz
-    min/max on floats: NaN if either is NaN (`fmin`/`fmax`: the number wins).
-    load16(field_or_row, i) / store16(field_or_row, i, v): 16 elements at i; f16 and bf16 memory is
-    converted to and from f32. An optional last argument n loads/stores only the first n lanes
-    (others read as 0). load(field, i, LANES), store(...) for other lane counts (LANES compile time);
-    `load_raw`/`store_raw(field, i, LANES[, n])` keep the memory type. load16/store16/load/store also
-    take a local array of scalars instead of a field (the array then lies on the stack).
-    splat16(s) = splat(s, 16); iota16() = u32x16 0..15; v[k] with compile-time k extracts a lane;
-    insert(v, k, s); shuffle(a, b, (compile-time lane numbers, b's lanes follow a's));
-    sum16(v), max16(v), min16(v), prod16(v): fixed tree (lane i with i+8, then 4, 2, 1); `sum`, ... any lanes;
-    transpose16(acc) transposes an array of sixteen f32x16 in place (compile-time indices);
-    load2d / gather(field, idx_vec): vector of elements; prefetch(field_or_row, i): a hint, never faults;
-    prefetch(field, i, n): element i of that rank-1 field of the vertex n rows on, in the host's order.
-    len(x), u32 in rows, i32 in expressions. `T is f16`, `T == f16` compare types at compile time.
-    size_of(T), is_float(T), limit_max(T), limit_min(T), lowest(T), inf(T).
-    abort_if(cond): ends the run with a TileException.
+Functions, on scalars and vectors alike
+    abs min max sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh
+    cosh tanh asinh acosh atanh erf sigmoid pow floor ceil round (half to even) trunc copysign fmod
+    isnan isinf popcount clz fma(a, b, c) select(c, a, b)
+    min and max of floats give NaN if either is NaN; fmin and fmax give the number.
+    size_of(T) is_float(T) limit_max(T) limit_min(T) lowest(T) inf(T) nan(T); `T is f16`, `T == f16`
+    compare types at compile time.
 
-`codelets.get("popops::ScaledAdd<float>")` returns a built-in; `CodeletLibrary` adds user sources.
+Short vectors
+    load16(run, i[, n])           16 elements at i of a field, row or local array of scalars; f16
+                                  and bf16 come as f32; with n only the first n lanes, others 0
+    store16(run, i, v[, n])       the inverse
+    load(run, i, LANES[, n])      other lane counts; store(run, i, v[, n]); load_raw, store_raw
+                                  keep the memory type
+    splat16(s), splat(s, LANES)   iota16() = 0..15 as u32x16, iota(LANES)
+    v[K], insert(v, K, s)         a lane, K known; shuffle(a, b, (lane numbers, b's after a's))
+    sum16 prod16 max16 min16      over the lanes by a fixed tree: lane i with i + 8, then 4, 2, 1;
+                                  sum, prod, reduce_max, reduce_min for other lane counts
+    gather(run, index_vector)     element by element
+    transpose16(acc)              sixteen f32x16 of a register array, in place
+    prefetch(run, i[, n])         a hint, never faults; with n: of the vertex n rows later
+
+`codelets.get("popops::ScaledAdd<float>")` returns a built-in; `CodeletLibrary` adds user sources;
+`map_codelet` makes one from an expression.
 """
 
 from __future__ import annotations

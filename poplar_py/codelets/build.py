@@ -35,7 +35,8 @@ __all__ = [
 Operand = Expr | int | float | bool
 
 _FLOAT_ONLY = frozenset(
-    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh "
+    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
+    "asinh "
     "acosh atanh erf sigmoid floor ceil round trunc div fmod atan2 fmin fmax copysign".split()
 )
 _INT_ONLY = frozenset("inv popcount clz shl shr and or xor quot rem".split())

@@ -103,8 +103,8 @@ class Codelet:
     def cycles(self, sizes: dict[str, Array], state: dict[str, Array]) -> Array:
         """Cycles per vertex, int64[n]: worker cycles, or tile cycles of a MultiVertex.
 
-        sizes[f]: elements of a rank-1 field, sub-edges of a rank-2 field, whose total of elements is
-        sizes[f + "[]"]; state: the values of state scalars. A published or registered figure of
+        sizes[f]: elements of a rank-1 field, sub-edges of a rank-2 field, whose total of elements
+        is sizes[f + "[]"]; state: the values of state scalars. A published or registered figure of
         `cycle_tables` goes before the issue model.
         """
         table = TABLES.get(self.name.partition("<")[0])
@@ -316,5 +316,3 @@ def _builtins() -> _Builtins:
 def get(name: str) -> Codelet:
     """A built-in codelet, for example `get("popops::ScaledAdd<float>")`."""
     return _builtins().get(name)
-
-

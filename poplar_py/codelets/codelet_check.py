@@ -26,7 +26,8 @@ __all__ = ["check_codelet"]
 MAX_LANES = 64
 MAX_DEPTH = 300
 _FLOAT_OPS = frozenset(
-    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh "
+    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
+    "asinh "
     "acosh atanh erf sigmoid floor ceil round trunc isnan isinf div fmod atan2 fmin fmax "
     "copysign".split()
 )
@@ -147,11 +148,13 @@ class _Checker:
     def _array_access(self, name: str, index: Expr, ty: Ty, defined: set[str]) -> Ty:
         self.need(name in self.arrays and name in defined, f"no array {name} here")
         have, size = self.arrays[name]
-        self.need(ty == have or (have.lanes == 1 and ty.dtype is have.dtype), f"{name} holds {have}")
+        self.need(
+            ty == have or (have.lanes == 1 and ty.dtype is have.dtype), f"{name} holds {have}"
+        )
         self._index(index)
         if index.op == "const":
             last = int(index.attr[0]) + (ty.lanes if ty != have else 1) - 1
-            self.need(0 <= int(index.attr[0]) and last < size, f"outside the array {name}")
+            self.need(int(index.attr[0]) >= 0 and last < size, f"outside the array {name}")
         return have
 
     def _store(self, s: Stmt, defined: set[str]) -> None:
@@ -204,9 +207,7 @@ class _Checker:
         self.loop_names.discard(name)
         return False
 
-    def _block_defines(
-        self, s: Stmt, before: set[str], inner: set[str], ends: bool
-    ) -> set[str]:
+    def _block_defines(self, s: Stmt, before: set[str], inner: set[str], ends: bool) -> set[str]:
         """Names set on every path out of a block: those set before its first `leave`."""
         found: set[str] | None = None if ends else set(inner)
         for names in _leaves(s.body, str(s.attr[0]), set(before)):

@@ -1,9 +1,9 @@
 """Codelet IR: what one vertex does, as a small typed tree with structured control flow.
 
 Expressions are `Expr(op, ty, args, attr)`, statements `Stmt(op, args, attr, body, orelse, line)`.
-Values are scalars or short vectors (`Ty`), or references to a run of elements (`Ty.ref`). Locals are
-mutable names; every local has one type. f16 and bf16 take no part in arithmetic: they are cast to
-f32 and back. Unstructured flow is `leave` out of a named `block`, `break` and `continue`.
+Values are scalars or short vectors (`Ty`), or references to a run of elements (`Ty.ref`). Locals
+are mutable names; every local has one type. f16 and bf16 take no part in arithmetic: they are cast
+to f32 and back. Unstructured flow is `leave` out of a named `block`, `break` and `continue`.
 
 Expression ops
     const[value]  local[name]  iota  splat(x)
@@ -48,11 +48,14 @@ __all__ = [
 Attr = str | int | float | bool
 
 UNARY = frozenset(
-    "neg not inv abs sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh "
-    "cosh tanh asinh acosh atanh erf sigmoid floor ceil round trunc isnan isinf popcount clz".split()
+    "neg not inv abs sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
+    "sinh "
+    "cosh tanh asinh acosh atanh erf sigmoid floor ceil round trunc isnan isinf popcount "
+    "clz".split()
 )
 BINARY = frozenset(
-    "add sub mul div floordiv mod quot rem fmod pow atan2 min max fmin fmax copysign and or xor shl "
+    "add sub mul div floordiv mod quot rem fmod pow atan2 min max fmin fmax copysign and or xor "
+    "shl "
     "shr".split()
 )
 COMPARE = frozenset("eq ne lt le gt ge".split())
@@ -112,10 +115,10 @@ class Stmt:
 class Field:
     """A field of a vertex.
 
-    kind: in, out, inout or state. rank: 0 a single element, 1 a run, 2 a list of runs. `one_ptr`: no
-    size of the (outer) run in the row; `inner_one_ptr`: no size per sub-run. `align`: least alignment
-    in bytes. `mutable`: an edge that is written, or state assigned in compute. `layout`: Poplar's
-    name of the layout, which decides the state bytes.
+    kind: in, out, inout or state. rank: 0 a single element, 1 a run, 2 a list of runs. `one_ptr`:
+    no size of the (outer) run in the row; `inner_one_ptr`: no size per sub-run. `align`: least
+    alignment in bytes. `mutable`: an edge that is written, or state assigned in compute. `layout`:
+    Poplar's name of the layout, which decides the state bytes.
     """
 
     name: str

@@ -127,7 +127,8 @@ def _number(value: object) -> str:
 
 _TOKEN = re.compile(
     r"""\s+ | (?P<number>-?(?:inf\b|nan\b|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?))"""
-    r"""| (?P<word>[A-Za-z_][\w.]*) | (?P<string>"(?:[^"\\]|\\.)*") | (?P<punct>[-{}()\[\]:,=@%&*!])""",
+    r"""| (?P<word>[A-Za-z_][\w.]*) | (?P<string>"(?:[^"\\]|\\.)*") |
+    (?P<punct>[-{}()\[\]:,=@%&*!])""",
     re.VERBOSE,
 )
 _MAX_DEPTH = 400
@@ -214,9 +215,7 @@ _ESCAPE = re.compile(r"\\(u\{([0-9a-f]+)\}|.)")
 def unquote(text: str) -> str:
     """The inverse of `quote_name`."""
     plain = {"n": "\n", "t": "\t", "r": "\r"}
-    return _ESCAPE.sub(
-        lambda m: chr(int(m[2], 16)) if m[2] else plain.get(m[1], m[1]), text[1:-1]
-    )
+    return _ESCAPE.sub(lambda m: chr(int(m[2], 16)) if m[2] else plain.get(m[1], m[1]), text[1:-1])
 
 
 def parse_codelet(text: str, file: str = "<codelet>", offset: int = 0) -> CodeletIR:
@@ -330,7 +329,7 @@ def _parse_head(p: _Parser) -> Stmt:
         return _parse_array(p)
     if op == "for":
         return _parse_for(p)
-    p.error(f"{op!r} is no statement")
+    return p.error(f"{op!r} is no statement")
 
 
 def _return_value(p: _Parser) -> tuple[Expr, ...]:
@@ -374,7 +373,8 @@ _EXPR_OPS = (
     | BINARY
     | COMPARE
     | frozenset(
-        "iota splat row state len nrows rowlen load gather aload cast bitcast extract insert shuffle "
+        "iota splat row state len nrows rowlen load gather aload cast bitcast extract insert "
+        "shuffle "
         "reduce_add reduce_mul reduce_min reduce_max fma select andalso orelse choose".split()
     )
 )

@@ -1,9 +1,9 @@
 """Cycle figures that replace the issue model, by codelet name.
 
 `TABLES` maps the name before `<` to a function of (codelet, sizes, state) that gives cycles per
-vertex: worker cycles of a Vertex, tile cycles of a MultiVertex. Libraries register theirs beside the
-codelets with `@cycles_of("popops::Fill")`, quoting the source of each figure. A machine runs some
-of what we write as a Vertex with all its workers at once: `@tile_cycles_of` gives tile cycles.
+vertex: worker cycles of a Vertex, tile cycles of a MultiVertex. Libraries register theirs beside
+the codelets with `@cycles_of("popops::Fill")`, quoting the source of each figure. A machine runs
+some of what we write as a Vertex with all its workers at once: `@tile_cycles_of` gives tile cycles.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The issue model: worker cycles and code bytes of a codelet, from its IR.
 
 A worker issues one bundle per worker cycle: a main instruction (integers, loads, stores, control)
-and beside it one auxiliary instruction (floating point, 8 bytes wide). A straight piece of code takes
-max(main, auxiliary) cycles; latencies are hidden because six workers take turns. Loads and stores
-move 8 bytes; addresses that follow loop counters are post-incremented for free. Costs of functions
-are those of `reference` tables for PopLibs' codelets (per element, 2 floats or 4 halves a step);
-figures marked "own" are estimates.
+and beside it one auxiliary instruction (floating point, 8 bytes wide). A straight piece of code
+takes max(main, auxiliary) cycles; latencies are hidden because six workers take turns. Loads and
+stores move 8 bytes; addresses that follow loop counters are post-incremented for free. Costs of
+functions are those of `reference` tables for PopLibs' codelets (per element, 2 floats or 4 halves
+a step); figures marked "own" are estimates.
 
 Trip counts follow from field sizes and state, so that cycles are a NumPy function of them. What
 depends on data is taken as follows: the dearer branch of an `if`, `NOMINAL_TRIPS` rounds of a loop.
@@ -185,8 +185,7 @@ class IssueModel:
             inner = not any(b.op in ("for", "while", "loop", "if") for b in walk_stmts(s.body))
             self.code += 8
             rounds = 0.0 if inner else LOOP_ROUND
-            node = Node("for", rounds, str(s.attr[0]), s.args, int(s.attr[1]), body)
-            return node
+            return Node("for", rounds, str(s.attr[0]), s.args, int(s.attr[1]), body)
         self.code += 8
         if s.op == "if":
             return Node("if", 1.0, "", s.args, 1, body, orelse)

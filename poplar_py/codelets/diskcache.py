@@ -1,7 +1,7 @@
 """Files in the cache folder: written whole or not at all, checked by their own hash when read.
 
-The folder is `$POPLAR_PY_CACHE_DIR`, or `poplar_py` in the user's cache folder. A damaged or unreadable
-entry counts as missing; a folder that cannot be written is not an error.
+The folder is `$POPLAR_PY_CACHE_DIR`, or `poplar_py` in the user's cache folder. A damaged or
+unreadable entry counts as missing; a folder that cannot be written is not an error.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def write_entry(path: Path, data: bytes) -> None:
 
 @cache
 def source_version(package: str, prefixes: Sequence[str] = ()) -> str:
-    """Hash of the Python files of a package whose names start with one of `prefixes` (all: none)."""
+    """Hash of the Python files of a package whose names start with one of `prefixes` (all: "
+    "none)."""
     total = hashlib.sha256()
     for entry in sorted(resources.files(package).iterdir(), key=lambda e: e.name):
         wanted = not prefixes or entry.name.startswith(tuple(prefixes))

@@ -3,9 +3,10 @@
     relu(add(mul($0, $1), c(0.5)))      select(less($0, c(0)), $1, $0)      cast($0, f16)
 
 `$i` is input i. `c(v)` is a number that takes the other operand's type, `c(v, f16)` a typed one.
-Every function name of `FUNCTIONS` takes values and gives one. Types promote as in the vertex language
-(`codelets` package docstring); f16 and bf16 round once per function; comparisons and predicates give
-bool; `div` of ints truncates, `mod` follows the divisor's sign, `fmod` the dividend's.
+Every function name of `FUNCTIONS` takes values and gives one. Types promote as in the vertex
+language (`codelets` package docstring); f16 and bf16 round once per function; comparisons and
+predicates give bool; `div` of ints truncates, `mod` follows the divisor's sign, `fmod` the
+dividend's.
 
 `map_codelet` makes a codelet for a [rows, cols] block; `evaluate` computes the same with NumPy.
 """
@@ -114,7 +115,8 @@ def _pow(a: Operand, b: Operand) -> Operand:
 
 
 _UNARY = (
-    "neg abs sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
+    "neg abs sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh "
+    "tanh "
     "asinh acosh atanh erf sigmoid floor ceil round trunc isnan isinf popcount clz not"
 ).split()
 _BINARY = "add sub mul min max fmin fmax atan2 copysign floordiv mod shl shr rem quot".split()
@@ -247,7 +249,8 @@ def _short(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Tree:
-    """The tree of an expression: ("$", i), ("c", value, dtype | None), ("cast", t, dtype), (name, ...).
+    """The tree of an expression: ("$", i), ("c", value, dtype | None), ("cast", t, dtype), (name, "
+    "...).
 
     Raises ParseError.
     """
@@ -342,9 +345,9 @@ def map_codelet(
 ) -> Codelet:
     """A codelet that writes the expression over a [rows, cols] block.
 
-    Fields: out (rank 1, rows * cols), in0, in1, ... and the state `rows`, `cols` (u32). modes[i] says
-    what in<i> holds: "full" rows * cols elements, "row" cols elements used by every row, "col" one
-    element per row, "scalar" one element. `out` may be exactly one of the full inputs.
+    Fields: out (rank 1, rows * cols), in0, in1, ... and the state `rows`, `cols` (u32). modes[i]
+    says what in<i> holds: "full" rows * cols elements, "row" cols elements used by every row,
+    "col" one element per row, "scalar" one element. `out` may be exactly one of the full inputs.
     """
     if out_dtype is None:
         out_dtype = result_dtype(text, tuple(in_dtypes))

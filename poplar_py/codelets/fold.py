@@ -1,7 +1,7 @@
 """Quick compile-time arithmetic: expressions over known numbers are run as compiled Python.
 
-Unrolled kernels compute thousands of indices; walking their syntax trees one by one is slow. What is
-not plain arithmetic on known numbers is left to the walker, which also words the errors.
+Unrolled kernels compute thousands of indices; walking their syntax trees one by one is slow. What
+is not plain arithmetic on known numbers is left to the walker, which also words the errors.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-
 from poplar_py.codelets.arrays import MAX_ARRAY_BYTES, register_arrays
 from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Field, Ty, walk_stmts
 from poplar_py.codelets.errors import CodeletError
@@ -246,5 +245,3 @@ def _element(low: Lowering, node: ast.expr) -> DType:
     if not isinstance(value, DType):
         raise low.fail(node, "an element type is wanted here, such as f32 or T")
     return value
-
-

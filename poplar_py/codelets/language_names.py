@@ -24,8 +24,10 @@ MATH_UNARY = frozenset(
 )
 MATH_BINARY = frozenset("min max fmin fmax copysign pow atan2 fmod quot rem".split())
 SPECIAL = frozenset(
-    "Vec len range unroll array cast bitcast fma select load store load16 store16 load_raw store_raw "
-    "splat splat16 iota16 iota insert shuffle sum sum16 max16 min16 prod16 prod reduce_max reduce_min "
+    "Vec len range unroll array cast bitcast fma select load store load16 store16 load_raw "
+    "store_raw "
+    "splat splat16 iota16 iota insert shuffle sum sum16 max16 min16 prod16 prod reduce_max "
+    "reduce_min "
     "transpose16 gather prefetch size_of is_float limit_max limit_min lowest inf nan abort_if "
     "Input Output InOut Vector row_of float int".split()
 )

@@ -283,10 +283,9 @@ def _store(low: Lowering, node: ast.Call) -> Value:
 
 def check_writable(low: Lowering, node: ast.AST, ref: Expr) -> None:
     """A run that may be written: Output or InOut. (A local alias was checked when made.)"""
+    name = str(ref.attr[0])
     if ref.op == "local":
-        name = low.row_fields.get(str(ref.attr[0]), "")
-    else:
-        name = str(ref.attr[0])
+        name = low.row_fields.get(name, "")
     f = low.fields.get(name)
     if f is None or f.kind in ("out", "inout"):
         return

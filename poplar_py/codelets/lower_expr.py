@@ -9,6 +9,8 @@ from typing import Any
 
 from poplar_py.codelets import build
 from poplar_py.codelets.codelet_ir import BOOL, I32, TRAPPING, Expr, Stmt, Ty, walk_expr
+from poplar_py.codelets.errors import place
+from poplar_py.codelets.fold import FOLDABLE, fold
 from poplar_py.codelets.language_names import BUILTIN_FUNCTIONS, LAYOUTS, TYPE_NAMES, vector_named
 from poplar_py.codelets.lowering import (
     MAX_EXPR_DEPTH,
@@ -23,8 +25,6 @@ from poplar_py.codelets.lowering import (
     compile_time,
     guard,
 )
-from poplar_py.codelets.errors import place
-from poplar_py.codelets.fold import FOLDABLE, fold
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.types import DType, bool_
 
@@ -461,16 +461,15 @@ def _truth(low: Lowering, node: ast.expr) -> build.Operand:
     return bool(known) if known is not None else build.to_bool(value)
 
 
-def logical(
-    low: Lowering, node: ast.AST, op: str, terms: Sequence[build.Operand]
-) -> build.Operand:
+def logical(low: Lowering, node: ast.AST, op: str, terms: Sequence[build.Operand]) -> build.Operand:
     """and/or of truth values; the second scalar is only evaluated if needed when it may trap."""
     a, b = terms
     for x, y in ((a, b), (b, a)):
         if not isinstance(x, Expr):
             neutral = bool(x) == (op == "and")
             return y if neutral else bool(x)
-    assert isinstance(a, Expr) and isinstance(b, Expr)
+    assert isinstance(a, Expr)
+    assert isinstance(b, Expr)
     if a.ty.lanes == 1 and b.ty.lanes == 1 and any(e.op in TRAPPING for e in walk_expr(b)):
         return Expr("andalso" if op == "and" else "orelse", BOOL, (a, b))
     return build.binary(op, a, b)

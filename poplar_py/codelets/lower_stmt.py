@@ -8,6 +8,8 @@ from typing import Any
 
 from poplar_py.codelets import build
 from poplar_py.codelets.codelet_ir import I32, Expr, Stmt, Ty
+from poplar_py.codelets.errors import place
+from poplar_py.codelets.lower_expr import BINARY_OPERATORS as OPERATORS
 from poplar_py.codelets.lower_expr import (
     array_index,
     condition,
@@ -18,7 +20,6 @@ from poplar_py.codelets.lower_expr import (
     rvalue,
     type_value,
 )
-from poplar_py.codelets.lower_expr import BINARY_OPERATORS as OPERATORS
 from poplar_py.codelets.lowering import (
     ArrayRef,
     FieldRef,
@@ -28,7 +29,6 @@ from poplar_py.codelets.lowering import (
     compile_time,
     stored_names,
 )
-from poplar_py.codelets.errors import place
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.types import DType, i64
 

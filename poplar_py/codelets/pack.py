@@ -20,16 +20,16 @@ class Packed:
     """A codelet from the cache."""
 
     def __init__(self, header: Any, body: bytes) -> None:
-        self.name, self.multi, fields, self.digest, model, self.file, self.line, self.worker = header
+        self.name, self.multi, fields, self.digest, model, self.file, self.line, self.worker = (
+            header
+        )
         self.fields = tuple(_field(f) for f in fields)
         self._model, self._body = model, body
 
     def ir(self) -> CodeletIR:
         """The IR, decoded."""
         body = _decode_body(marshal.loads(self._body))
-        ir = CodeletIR(
-            self.name, self.multi, self.fields, body, self.worker, self.file, self.line
-        )
+        ir = CodeletIR(self.name, self.multi, self.fields, body, self.worker, self.file, self.line)
         ir.__dict__["digest"] = self.digest
         return ir
 

@@ -1,8 +1,8 @@
 """Layout of a codelet's table row (the host ABI of compiled vertices).
 
 A row is a sequence of words: u32, or u64 in the wide variant. An address word is a byte offset from
-the base of tile memory. Fixed part: the row length in words first if the codelet has a rank-2 field;
-then per field, in declaration order:
+the base of tile memory. Fixed part: the row length in words first if the codelet has a rank-2
+field; then per field, in declaration order:
 
     rank 0 edge          [addr]
     rank 1 edge          [addr, size], [addr] when one_ptr; size in elements

@@ -1,8 +1,8 @@
 """Source files of the vertex language: parsed with `ast`, never imported.
 
-`parse_source` gives a `SourceModule` with the class templates, helper functions and constants of one
-file; `parse_instance` splits an instance name as Poplar writes it. See the package docstring for the
-language.
+`parse_source` gives a `SourceModule` with the class templates, helper functions and constants of
+one file; `parse_instance` splits an instance name as Poplar writes it. See the package docstring
+for the language.
 """
 
 from __future__ import annotations

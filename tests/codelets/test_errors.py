@@ -224,8 +224,8 @@ def test_checked_loops_stop(body) -> None:
     import time
 
     from poplar_py.codegen.emit import emit_kernel
-    from poplar_py.codegen.run_codelet import Arena, build_row, jit_for
     from poplar_py.codegen.run_codelet import KERNEL_TYPE as kernel_type
+    from poplar_py.codegen.run_codelet import Arena, build_row, jit_for
 
     codelet = compile_run(body)
     arena = Arena()

@@ -8,7 +8,7 @@ import pytest
 from poplar_py.codegen.run_codelet import run_codelet
 from poplar_py.codelets import CodeletLibrary
 
-SOURCE = '''
+SOURCE = """
 T = TypeVar("T", f16, f32)
 N = IntParam("N")
 
@@ -39,7 +39,7 @@ class MatMul(Vertex, Generic[N]):
                     acc[p] = fma(v, splat16(self.x[(j * N + p) * 16 + c]), acc[p])
         for p in unroll(N):
             store16(self.out, p * 16, acc[p])
-'''
+"""
 
 
 @pytest.fixture(scope="module")
