@@ -6,7 +6,8 @@
     %y: f32[2,4] = nn.matmul(%z, %w)
 
 Only what depends on no input is computed here, by the reference meaning of each op. The rules for
-single ops are in simplify_rules.py and simplify_norm.py. Runs until nothing changes.
+single ops are in simplify_rules.py, simplify_norm.py and simplify_weights.py. Runs until nothing
+changes.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from poplar_py.passes.context import PassContext
 from poplar_py.passes.registry import Pass, register
 from poplar_py.passes.simplify_norm import scale_into_norm
 from poplar_py.passes.simplify_rules import RULES, Rewriter
+from poplar_py.passes.simplify_weights import scale_into_weights
 
 __all__ = ["Simplify", "remove_dead", "simplify_graph"]
 
 Array = np.ndarray[Any, Any]
-assert scale_into_norm in RULES[elementwise.Mul]
+assert {scale_into_norm, scale_into_weights} <= set(RULES[elementwise.Mul])
 
 
 @register

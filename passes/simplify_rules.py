@@ -1,9 +1,8 @@
 """Rules of simplify for single ops: `RULES[op class]` are tried in order.
 
 A rule gets the op and a Rewriter; it returns a value of the same type that can stand for the
-result (perhaps of ops it made), or None. Rules on floats keep every bit, with two exceptions that
-round differently: scales and biases of constant weights move into the weights
-(`scale_into_weights`), and x ** -1 becomes 1 / x.
+result (perhaps of ops it made), or None. Rules on floats keep every bit, but for x ** -1, which
+becomes 1 / x; those in simplify_norm.py and simplify_weights.py round differently.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from poplar_py.ops import nn, tensor
 from poplar_py.ops.core import Constant
 from poplar_py.types import DType, bool_
 
-__all__ = ["RULES", "Rewriter", "Rule"]
+__all__ = ["RULES", "Rewriter", "Rule", "constant_of", "rule", "uniform"]
 
 Array = np.ndarray[Any, Any]
 
@@ -370,60 +369,3 @@ def dynamic_slice_known(op: tensor.DynamicSlice, rw: Rewriter) -> Value | None:
     rank = op.x.rank
     starts = tuple(at if i == axis else 0 for i in range(rank))
     return rw.add(tensor.Slice, op.x, starts, op.result.shape, (1,) * rank)
-
-
-# --- weights
-
-
-@rule(ew.Mul, ew.Div)
-def scale_into_weights(op: ew.Mul | ew.Div, rw: Rewriter) -> Value | None:
-    """conv(x, W, b) * c = conv(x, W * c, b * c) for constants W, b and c per output channel."""
-    pairs = ((op.a, op.b),) if isinstance(op, ew.Div) else ((op.a, op.b), (op.b, op.a))
-    for y, c in pairs:
-        conv, scale = _conv_and_channels(op, y, c, rw)
-        if conv is None or scale is None:
-            continue
-        factor = 1.0 / scale if isinstance(op, ew.Div) else scale
-        weight = np.asarray(constant_of(conv.w))
-        column = factor.astype(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1))
-        w = rw.constant(weight * column, conv.w.dtype)
-        b = conv.bias
-        if b is not None:
-            b = rw.constant(np.asarray(constant_of(b), np.float64) * factor, b.dtype)
-        return rw.add(nn.Conv, conv.x, w, b, **conv.attributes())
-    return None
-
-
-@rule(ew.Add, ew.Sub)
-def bias_into_conv(op: ew.Add | ew.Sub, rw: Rewriter) -> Value | None:
-    """conv(x, W, b) + c = conv(x, W, b + c) for constants b and c per output channel."""
-    pairs = ((op.a, op.b),) if isinstance(op, ew.Sub) else ((op.a, op.b), (op.b, op.a))
-    for y, c in pairs:
-        conv, offset = _conv_and_channels(op, y, c, rw)
-        if conv is None or offset is None:
-            continue
-        total = -offset if isinstance(op, ew.Sub) else offset
-        if conv.bias is not None:
-            total = total + np.asarray(constant_of(conv.bias), np.float64)
-        b = rw.constant(total, conv.x.dtype)
-        return rw.add(nn.Conv, conv.x, conv.w, b, **conv.attributes())
-    return None
-
-
-def _conv_and_channels(
-    op: Op, y: Value, c: Value, rw: Rewriter
-) -> tuple[nn.Conv | None, Array | None]:
-    """A convolution with constant weights used once, and a constant per channel as f64[O]."""
-    conv, array = y.owner, constant_of(c)
-    if not isinstance(conv, nn.Conv) or array is None or not rw.once(y):
-        return None, None
-    known = constant_of(conv.w) is not None
-    known = known and (conv.bias is None or constant_of(conv.bias) is not None)
-    if not known or op.result.type != y.type or y.dtype.size < 4:
-        return None, None
-    channels = y.shape[1]
-    shape = (1,) * (y.rank - array.ndim) + array.shape
-    if shape[1] not in (1, channels) or any(d != 1 for i, d in enumerate(shape) if i != 1):
-        return None, None
-    wide = np.asarray(array, np.float64).reshape(-1)
-    return conv, np.broadcast_to(wide, (int(channels),))

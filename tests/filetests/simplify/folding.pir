@@ -191,3 +191,53 @@ graph @main() -> (y: i32[]) {
   %y: i32[] = math.div(%a, %b)
   return %y
 }
+
+// ----- the scale of attention goes into the weights
+module @m
+graph @main(%x: f32[3,4], %k: f32[2,2,3]) -> (y: f32[2,3,3]) {
+  %w: f32[4,4] = core.constant() {value = f32[4,4] dense<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16>}
+  %b: f32[4] = core.constant() {value = f32[4] dense<1, 2, 3, 4>}
+  %c: f32[] = core.constant() {value = f32[] dense<0.5>}
+  %0: f32[3,4] = nn.matmul(%x, %w)
+  %1: f32[3,4] = math.add(%0, %b)
+  %2: f32[3,2,2] = tensor.reshape(%1) {shape = [3, 2, 2]}
+  %3: f32[2,3,2] = tensor.transpose(%2) {perm = [1, 0, 2]}
+  %4: f32[2,3,3] = nn.matmul(%3, %k)
+  %y: f32[2,3,3] = math.mul(%4, %c)
+  return %y
+}
+// expect
+module @m
+
+graph @main(%x: f32[3,4], %k: f32[2,2,3]) -> (y: f32[2,3,3]) {
+  %0: f32[4,4] = core.constant() {value = f32[4,4] dense<0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 8.0>}
+  %1: f32[3,4] = nn.matmul(%x, %0)
+  %2: f32[4] = core.constant() {value = f32[4] dense<0.5, 1.0, 1.5, 2.0>}
+  %3: f32[3,4] = math.add(%1, %2)
+  %4: f32[3,2,2] = tensor.reshape(%3) {shape = [3, 2, 2]}
+  %5: f32[2,3,2] = tensor.transpose(%4) {perm = [1, 0, 2]}
+  %y: f32[2,3,3] = nn.matmul(%5, %k)
+  return %y
+}
+
+// ----- but not into weights that others use
+module @m
+graph @main(%x: f32[3,4], %k: f32[4,3]) -> (y: f32[3,3], z: f32[3,4]) {
+  %w: f32[4,4] = core.constant() {value = f32[4,4] dense<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16>}
+  %c: f32[] = core.constant() {value = f32[] dense<0.5>}
+  %z: f32[3,4] = nn.matmul(%x, %w)
+  %0: f32[3,3] = nn.matmul(%z, %k)
+  %y: f32[3,3] = math.mul(%0, %c)
+  return %y, %z
+}
+// expect
+module @m
+
+graph @main(%x: f32[3,4], %k: f32[4,3]) -> (y: f32[3,3], z: f32[3,4]) {
+  %w: f32[4,4] = core.constant() {value = f32[4,4] dense<1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0>}
+  %c: f32[] = core.constant() {value = f32[] dense<0.5>}
+  %z: f32[3,4] = nn.matmul(%x, %w)
+  %0: f32[3,3] = nn.matmul(%z, %k)
+  %y: f32[3,3] = math.mul(%0, %c)
+  return %y, %z
+}
