@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poplar_py.frontends.onnx import (
     rules_activation,
+    rules_contrib,
     rules_control,
     rules_conv,
     rules_image,
@@ -27,6 +28,7 @@ from poplar_py.frontends.onnx import (
 
 __all__ = [
     "rules_activation",
+    "rules_contrib",
     "rules_control",
     "rules_conv",
     "rules_image",

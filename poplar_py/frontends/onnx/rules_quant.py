@@ -17,7 +17,7 @@ from poplar_py.ops import nn
 from poplar_py.ops.tensor import check_axis
 from poplar_py.types import DType, f32, i32, u8
 
-__all__: list[str] = []
+__all__ = ["centred", "dequantize", "lone", "quantize", "saturated"]
 
 
 def _spread(b: Builder, part: Val, x: Val, axis: int, block: int) -> Val:
@@ -46,7 +46,7 @@ def _limits(dtype: DType, tag: str) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _saturated(b: Builder, number: Val, zero: Val | None, dtype: DType, tag: str) -> Val:
+def saturated(b: Builder, number: Val, zero: Val | None, dtype: DType, tag: str) -> Val:
     """Rounded floats plus a zero point, limited to an integer type."""
     low, high = _limits(dtype, tag)
     whole = b.emit(ew.Round, number)
@@ -75,7 +75,7 @@ def quantize(b: Builder, n: Node) -> Val:
     if tag and tag not in INT_RANGES:
         return encode(b, number, tag, bool(n.int("saturate", 1)))
     point = None if zero is None else _spread(b, _number(b, zero), x, axis, block)
-    return _saturated(b, number, point, dtype, tag)
+    return saturated(b, number, point, dtype, tag)
 
 
 def _number(b: Builder, x: Val) -> Val:
@@ -105,10 +105,10 @@ def dynamic_quantize(b: Builder, n: Node) -> tuple[Val, Val, Val]:
     safe = b.select(b.equal(scale, 0), 1.0, scale)
     point = b.emit(ew.Round, b.minimum(b.maximum((-bottom) / safe, 0), 255))
     zero = b.cast(point, u8)
-    return _saturated(b, x / safe, zero, u8, ""), scale, zero
+    return saturated(b, x / safe, zero, u8, ""), scale, zero
 
 
-def _centred(b: Builder, x: Val, zero: Val | None, shape: Sequence[int] | None = None) -> Val:
+def centred(b: Builder, x: Val, zero: Val | None, shape: Sequence[int] | None = None) -> Val:
     """x minus its zero point, in i32 (unchanged where the point is known to be 0)."""
     if zero is None or (zero.pure and zero.const is not None and not zero.const.any()):
         return x
@@ -127,8 +127,8 @@ def _row_point(zero: Val | None, x: Val) -> Sequence[int] | None:
 def matmul_integer(b: Builder, n: Node) -> Val:
     a, c = n[0], n[1]
     za, zc = n.get(2), n.get(3)
-    left = _centred(b, a, za, _row_point(za, a))
-    right = _centred(b, c, zc, () if zc is not None and zc.numel == 1 else None)
+    left = centred(b, a, za, _row_point(za, a))
+    right = centred(b, c, zc, () if zc is not None and zc.numel == 1 else None)
     return b.emit(nn.MatMulInteger, left, right)
 
 
@@ -137,16 +137,16 @@ def qlinear_matmul(b: Builder, n: Node) -> Val:
     a, sa, za, c, sc, zc, sy, zy = (n[i] for i in range(8))
     if a.tag or c.tag:
         raise b.refuse(f"operands of type {a.tag or c.tag} are not supported")
-    left = _centred(b, a, za, _row_point(za, a))
-    right = _centred(b, c, zc, () if zc.numel == 1 else None)
+    left = centred(b, a, za, _row_point(za, a))
+    right = centred(b, c, zc, () if zc.numel == 1 else None)
     total = b.cast(b.emit(nn.MatMulInteger, left, right), f32)
     rows = _row_point(sa, a)
     scale_a = b.cast(b.reshape(sa, rows) if rows is not None else sa, f32)
-    scale = scale_a * b.cast(_lone(b, sc), f32) / b.cast(_lone(b, sy), f32)
-    return _saturated(b, total * scale, _lone(b, zy), zy.dtype, zy.tag)
+    scale = scale_a * b.cast(lone(b, sc), f32) / b.cast(lone(b, sy), f32)
+    return saturated(b, total * scale, lone(b, zy), zy.dtype, zy.tag)
 
 
-def _lone(b: Builder, x: Val) -> Val:
+def lone(b: Builder, x: Val) -> Val:
     return b.reshape(x, ()) if x.numel == 1 else x
 
 
@@ -169,8 +169,8 @@ def conv_integer(b: Builder, n: Node) -> Val:
     x, w = n[0], n[1]
     zw = n.get(3)
     shape = (-1,) if zw is None or zw.numel == 1 else (zw.numel, *(1,) * (w.rank - 1))
-    left = _centred(b, x, n.get(2), ())
-    right = _centred(b, w, zw, () if shape == (-1,) else shape)
+    left = centred(b, x, n.get(2), ())
+    right = centred(b, w, zw, () if shape == (-1,) else shape)
     return _conv_integer(b, n, left, right, None)
 
 
@@ -180,9 +180,9 @@ def qlinear_conv(b: Builder, n: Node) -> Val:
     if x.tag or w.tag:
         raise InputError(f"operands of type {x.tag or w.tag} are not supported", n.loc)
     per = (zw.numel, *(1,) * (w.rank - 1)) if zw.numel > 1 else ()
-    left, right = _centred(b, x, zx, ()), _centred(b, w, zw, per)
+    left, right = centred(b, x, zx, ()), centred(b, w, zw, per)
     total = b.cast(_conv_integer(b, n, left, right, n.get(8)), f32)
-    scale = b.reshape(sx, ()) * _lone(b, sw) / b.reshape(sy, ())
+    scale = b.reshape(sx, ()) * lone(b, sw) / b.reshape(sy, ())
     if scale.numel > 1:
         scale = b.reshape(scale, (1, scale.numel, *(1,) * (x.rank - 2)))
-    return _saturated(b, total * b.cast(scale, f32), b.reshape(zy, ()), zy.dtype, zy.tag)
+    return saturated(b, total * b.cast(scale, f32), b.reshape(zy, ()), zy.dtype, zy.tag)
