@@ -193,7 +193,10 @@ def blocked_copy(
         return view
     source = pad_view(graph, x, len(shape) - 1, *pads)
     source = pad_view(graph, source, 1, 0, blocks * LANES - channels)
-    prog.add(Copy(source, view_of_blocked(base, blocks * LANES)))
+    # in the order of the blocks: lanes that lie side by side already move together
+    split = source.reshape((n, blocks, LANES, *shape[2:]))
+    rank = split.rank
+    prog.add(Copy(split.dim_shuffle((0, 1, *range(3, rank), 2)), base))
     return view
 
 

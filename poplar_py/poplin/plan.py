@@ -128,7 +128,7 @@ def _odd(n: int) -> int:
 def piece_widths(width: int, unit: int = 0) -> tuple[int, ...]:
     """The pieces a row of `width` is cut into: a function of the width alone, so that layers agree.
 
-    Equal pieces of at most 16 (26 where nothing smaller divides) that survive a stride of 2, else
+    Equal pieces of about 16 (up to 30) that survive a stride of 2, else
     nearly equal ones. `unit`: pieces must divide it (rows of a batch of matrices).
     """
     unit = unit if unit >= 8 else width
@@ -149,6 +149,8 @@ def _piece(width: int) -> int:
         return -(-width // -(-width // 16))
     while best * 2 <= 16 and width % (best * 2) == 0:
         best *= 2
+    if best % 2 and 7 <= best <= 15 and width % (best * 2) == 0:
+        best *= 2  # halves of an even piece serve a stride of 2
     return best if best >= 7 else -(-width // -(-width // 16))
 
 
