@@ -7,7 +7,8 @@
 Ops join when the value between them has no other use, the shape of the last one, and the same IPU.
 What can be the epilogue of a matmul or convolution (`poplin.supports_epilogue`: a bias, a residual,
 an activation) becomes a map of its own behind the product, which lowering then puts into the
-product's vertices. A single op stays as it is.
+product's vertices. A single op stays as it is. Before that, products of one operand are joined
+(fuse_siblings.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from poplar_py.passes.fuse_expressions import (
     size_of,
     text_of,
 )
+from poplar_py.passes.fuse_siblings import join_siblings
 from poplar_py.passes.registry import Pass, register
 from poplar_py.passes.simplify import remove_dead
 from poplar_py.poplin.epilogue import fold_bias, supports_epilogue
@@ -42,12 +44,14 @@ __all__ = ["Fuse", "fuse_graph"]
 class Fuse(Pass):
     """Join elementwise chains into maps, split where a product can take a part.
 
-    `max_ops` bounds the calls of one expression, `max_inputs` its tensors.
+    `max_ops` bounds the calls of one expression, `max_inputs` its tensors. `siblings` also joins
+    matmuls of one operand.
     """
 
     name: ClassVar[str] = "fuse"
     max_ops: int = 32
     max_inputs: int = 6
+    siblings: bool = True
 
     def run(self, module: Module, ctx: PassContext) -> bool:
         changed = [fuse_graph(g, self) for g in module.graphs.values()]
@@ -56,8 +60,10 @@ class Fuse(Pass):
 
 def fuse_graph(graph: Graph, options: Fuse) -> bool:
     """Fuse inside one graph and its regions; whether anything changed."""
+    changed = options.siblings and join_siblings(graph)
+    if changed:
+        remove_dead(graph)
     uses = use_counts(graph)
-    changed = False
     for part in list(graphs_of(graph)):
         changed |= _Fuser(part, uses, options).run()
     if changed:

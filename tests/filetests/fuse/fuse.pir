@@ -195,3 +195,38 @@ graph @main(%c: bool[], %x: f32[2]) -> (y: f32[2]) {
   }
   return %y
 }
+
+// ----- products of one operand
+module @m
+graph @main(%x: f32[2,1]) -> (q: f32[16,2], k: f32[2,4,4]) {
+  %wq: f32[1,16] = core.constant() {value = f32[1,16] dense<-3, -2, -1, 0, 1, 2, 3, -3, -2, -1, 0, 1, 2, 3, -3, -2>}
+  %wk: f32[1,16] = core.constant() {value = f32[1,16] dense<-3, -1, 1, 3, -2, 0, 2, -3, -1, 1, 3, -2, 0, 2, -3, -1>}
+  %wf: f32[1,16] = core.constant() {value = f32[1,16] dense<-3, 0, 3, -1, 2, -2, 1, -3, 0, 3, -1, 2, -2, 1, -3, 0>}
+  %bq: f32[16] = core.constant() {value = f32[16] dense<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16>}
+  %bk: f32[16] = core.constant() {value = f32[16] dense<16, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16>}
+  %0: f32[2,16] = nn.matmul(%x, %wq)
+  %1: f32[2,16] = math.add(%0, %bq)
+  %2: f32[2,16] = nn.matmul(%x, %wk)
+  %3: f32[2,16] = math.add(%bk, %2)
+  %4: f32[2,16] = nn.matmul(%x, %wf)
+  %5: f32[2,16] = nn.relu(%4)
+  %6: f32[2,16] = nn.softmax(%5)
+  %7: f32[2,16] = math.add(%6, %6)
+  %q: f32[16,2] = tensor.transpose(%1) {perm = [1, 0]}
+  %k: f32[2,4,4] = tensor.reshape(%3) {shape = [2, 4, 4]}
+  return %q, %k
+}
+// expect
+module @m
+
+graph @main(%x: f32[2,1]) -> (q: f32[16,2], k: f32[2,4,4]) {
+  %0: f32[1,32] = core.constant() {value = f32[1,32] dense<sha256:2be836f5aa56e8c76e0d1c8620655afa>}
+  %1: f32[2,32] = nn.matmul(%x, %0)
+  %2: f32[32] = core.constant() {value = f32[32] dense<sha256:2ef4709d91aef9e42c29b823487ce0a3>}
+  %3: f32[2,32] = math.add(%1, %2)
+  %4: f32[2,16] = tensor.slice(%3) {starts = [0, 0], sizes = [2, 16], steps = [1, 1]}
+  %5: f32[2,16] = tensor.slice(%3) {starts = [0, 16], sizes = [2, 16], steps = [1, 1]}
+  %q: f32[16,2] = tensor.transpose(%4) {perm = [1, 0]}
+  %k: f32[2,4,4] = tensor.reshape(%5) {shape = [2, 4, 4]}
+  return %q, %k
+}
