@@ -20,12 +20,14 @@ from poplar_py.poplin.lanes import (
     halo_table,
     one_piece,
     spatial_lanes,
+    spatial_segments,
 )
 from poplar_py.poplin.params import ConvParams
 from poplar_py.poplin.place import TileRange, block_mapping, dilate_view, pad_view, spread
 from poplar_py.poplin.plan import Plan, Problem, make_plan, piece_widths
 from poplar_py.poplin.weights import (
     Reduced,
+    at_lanes,
     bias_constant,
     depthwise_stream,
     image_stream,
@@ -81,6 +83,8 @@ class Job:
     unit: int = 0
     matrix: bool = False
     images: bool = False
+    source: Ints | None = None
+    """Addresses of the input's lanes when they are known already."""
 
     @property
     def depthwise(self) -> bool:
@@ -93,6 +97,8 @@ class Job:
 
     def lanes(self, x: Tensor) -> Ints | None:
         """Addresses of the lane vectors of x: [input blocks, N, D, H, W], or None."""
+        if self.source is not None:
+            return self.source
         found = spatial_lanes(self.graph, x)
         return channel_lanes(found, self.shape.n) if found is not None and self.images else found
 
@@ -123,10 +129,12 @@ def block_conv(
     residual: Tensor | None,
     unit: int = 0,
     matrix: bool = False,
+    joined: bool = True,
 ) -> Tensor:
     """x [N, C, D, H, W] with w [O, C/G, kd, kh, kw], bias [O] and residual [N, O, D', H', W'].
 
-    `matrix`: rows of a matrix product, `unit` of which belong together.
+    `matrix`: rows of a matrix product, `unit` of which belong together. `joined`: try to read joined
+    tensors whose blocks are not full as they lie.
     """
     out = params.output_shape(x.shape, w.shape)
     images = not matrix and lanes_are_images(x, w, params)
@@ -136,11 +144,21 @@ def block_conv(
         x = lanes_of_images(x)
         residual = None if residual is None else lanes_of_images(residual)
     job = Job(graph, prog, name, tiles, x.dtype, params, shape, unit, matrix, images)
+    segments = _joined_blocks(job, x, w) if joined else None
+    taps: Operand = w
+    if segments is not None and isinstance(w, np.ndarray):
+        taps = at_lanes(w, segments[1])
+        job = replace(job, shape=replace(shape, c=len(segments[1])), source=segments[0])
     plan = make_plan(_problem(job))
     blocks = Blocks(graph, plan, shape.n, job.dtype, prog, name, tiles)
     groups = blocks.groups()
-    tables, windows = _input_tables(job, x, groups, plan)
-    weights, per_block, first = _weights(job, w, blocks)
+    found = _input_tables(job, x, groups)
+    if found is None:
+        return block_conv(
+            graph, x, w, bias, params, prog, name, tiles, form, residual, unit, matrix, False
+        )
+    tables, windows = found
+    weights, per_block, first = _weights(job, taps, blocks)
     finish = Finish(
         form,
         bias_tensor(graph, bias, plan, job.dtype, prog, name),
@@ -155,6 +173,16 @@ def block_conv(
     if plan.splits > 1:
         blocks.reduce(target, base, finish)
     return view
+
+
+def _joined_blocks(job: Job, x: Tensor, w: Operand) -> tuple[Ints, Ints] | None:
+    """Lanes of an input joined from blocked tensors at channels that are no multiples of 16."""
+    plain = job.params.groups == 1 and job.params.input_dilations == (1, 1, 1)
+    if not plain or job.planar or job.images or not isinstance(w, np.ndarray):
+        return None
+    if spatial_lanes(job.graph, x) is not None:
+        return None
+    return spatial_segments(job.graph, x)
 
 
 def lanes_are_images(x: Tensor, w: Operand, params: ConvParams) -> bool:
@@ -208,9 +236,12 @@ def _problem(job: Job) -> Problem:
 
 # ---------------------------------------------------------------------- inputs
 def _input_tables(
-    job: Job, x: Tensor, groups: list[Group], plan: Plan
-) -> tuple[list[RowTable], list[Window]]:
-    """The rows of every vertex group, in place where they are whole, else from a copy."""
+    job: Job, x: Tensor, groups: list[Group]
+) -> tuple[list[RowTable], list[Window]] | None:
+    """The rows of every vertex group, in place where they are whole, else from a copy.
+
+    None when lanes known beforehand do not serve in place.
+    """
     if job.planar:
         return _planar_tables(job, x, groups)
     kw = job.shape.kernel[2]
@@ -221,6 +252,8 @@ def _input_tables(
             tables = _halo_tables(job, job.params, lanes, groups, windows)
             if tables is not None and all(t.inside for t in tables):
                 return tables, windows
+    if job.source is not None:
+        return None
     params = job.params
     for dim in range(3):
         x = dilate_view(job.graph, x, dim + 2, params.input_dilations[dim])

@@ -17,6 +17,7 @@ from poplar_py.poputil.blocked import (
     add_blocked,
     blocks_of,
     lane_addresses,
+    lane_segments,
     variable_bases,
     view_of_blocked,
 )
@@ -73,6 +74,11 @@ class RowTable:
 def spatial_lanes(graph: Graph, x: Tensor) -> Ints | None:
     """Addresses of the lane vectors of x [N, C, D, H, W]: [C/16, N, D, H, W], or None."""
     return lane_addresses(graph, x.dim_shuffle((0, 2, 3, 4, 1)))
+
+
+def spatial_segments(graph: Graph, x: Tensor) -> tuple[Ints, Ints] | None:
+    """Addresses [blocks, N, D, H, W] and the channel of every lane (-1 padding), or None."""
+    return lane_segments(graph, x.dim_shuffle((0, 2, 3, 4, 1)))
 
 
 def one_piece(graph: Graph, start: Ints, length: Ints | int) -> bool:

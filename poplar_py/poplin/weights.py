@@ -66,6 +66,14 @@ def stream_array(
     return np.ascontiguousarray(full.transpose(0, 3, 5, 4, 1, 6, 2))
 
 
+def at_lanes(w: npt.NDArray[Any], channels: Ints) -> npt.NDArray[Any]:
+    """w [O, C, ...] with one input channel for every lane: `channels` [lanes], -1 gives zeros."""
+    out = np.zeros((w.shape[0], len(channels), *w.shape[2:]), w.dtype)
+    used = channels >= 0
+    out[:, used] = w[:, channels[used]]
+    return out
+
+
 def planar_stream(w: npt.NDArray[Any], nb: int, out_blocks: int) -> npt.NDArray[Any]:
     """w [O, C, kernel rows, kw] as [groups of nb][channel][rows][nb][kw][16], zero-padded."""
     outputs, chans, rows, kw = w.shape

@@ -32,6 +32,7 @@ __all__ = [
     "blocks_of",
     "is_marked",
     "lane_addresses",
+    "lane_segments",
     "lanes_of_images",
     "mark_padded",
     "view_of_blocked",
@@ -119,6 +120,39 @@ def lane_addresses(graph: Graph, tensor: Tensor) -> Ints | None:
             return None
         parts.append(tail.reshape((1, *outer)))
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def lane_segments(graph: Graph, tensor: Tensor) -> tuple[Ints, Ints] | None:
+    """As `lane_addresses`, for channels joined from several blocked tensors whose blocks are not full.
+
+    Returns the addresses [blocks, *P] and the channel of every lane, int64[16 blocks], -1 for padding;
+    None when the channels do not lie in blocks.
+    """
+    *outer, channels = tensor.shape
+    first = tensor
+    for dim in range(len(outer)):
+        first = first.slice(0, 1, dim)
+    address = first.addresses().ravel()
+    inside = (address - variable_bases(graph)[variable_ids(graph, address)]) % LANES
+    new = np.ones(channels, np.bool_)
+    new[1:] = (np.diff(address) != 1) | (inside[1:] == 0)
+    begin = np.flatnonzero(new)
+    size = np.diff(np.append(begin, channels))
+    if inside[begin].any() or len(begin) > 2 * blocks_of(channels):
+        return None
+    ends = np.flatnonzero((size < LANES) | (begin + size == channels))
+    parts: list[Ints] = []
+    low = 0
+    for end in (begin[ends] + size[ends]).tolist():
+        found = lane_addresses(graph, tensor.slice(low, end, len(outer)))
+        if found is None:
+            return None
+        parts.append(found)
+        low = end
+    lanes = np.full((len(begin), LANES), -1, np.int64)
+    block, lane = ragged(size)
+    lanes[block, lane] = np.arange(channels)
+    return np.concatenate(parts), lanes.ravel()
 
 
 def _vectors(start: Ints, length: Ints, lanes: int) -> Ints | None:

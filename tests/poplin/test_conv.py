@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from poplar_py import poplin
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.types import DType, bf16, f16, f32, f64, i8, i32, u8
-from tests.poplin.cases import run_conv
+from poplar_py.poplar import Graph, Tensor, concat, program
+from poplar_py.poplin.lanes import blocked_copy
+from poplar_py.poplin.place import TileRange
+from poplar_py.poplin.plan import piece_widths
+from tests.poplin.cases import outcome, reference_conv, run_conv, sample, target
+from tests.poplin.flat import Flat
 
 of = poplin.ConvParams.of
 SAME = of(2, pads=(1, 1, 1, 1))
@@ -149,3 +154,27 @@ def test_sizes_follow_the_definition() -> None:
     params = of(2, strides=(2, 1), pads=(1, 0, 2, 3), dilations=(2, 1))
     assert params.output_spatial((9, 7), (3, 2)) == (4, 9)
     assert np.prod(params.padded_input((9, 7))) == 12 * 10
+
+
+def test_joined_channels_are_read_in_place() -> None:
+    rng = np.random.default_rng(3)
+    graph, prog = Graph(target(64)), program.Sequence()
+    parts: list[Tensor] = []
+    data: list[np.ndarray] = []
+    written: list[tuple[Tensor, np.ndarray]] = []
+    for channels in (24, 16, 40):
+        values = sample(rng, f32, (1, channels, 14, 14))
+        plain = graph.add_variable(f32, values.shape, "x", mapping="linear")
+        parts.append(blocked_copy(graph, plain, prog, "in", TileRange(0, 64), piece_widths(14)))
+        data.append(values)
+        written.append((plain, values))
+    w = sample(rng, f32, (32, 80, 3, 3))
+    before = len(graph.compute_sets)
+    out = poplin.convolution(graph, concat(parts, 1), w, None, SAME, prog, "conv")
+    names = [g.codelet.name for cs in graph.compute_sets[before:] for g in cs.groups]
+    assert not any("LaneBlock" in name for name in names)
+    flat = Flat(graph)
+    for tensor, values in written:
+        flat.write(tensor, values)
+    done = outcome(graph, prog, flat, out, reference_conv(np.concatenate(data, 1), w, None, SAME))
+    assert done.error <= 1e-5 and done.gathered == 0
