@@ -192,10 +192,10 @@ def blocked_copy(
     shape = (n, channels, *spatial[:-1], width)
     base, view = add_blocked(graph, x.dtype, shape, name, mapping)
     lanes = x.dtype in (f32, f16) and x.numel >= LANE_VERTICES
-    rows = _row_runs(x, widths) if lanes else None
-    if rows is not None:
-        rows = rows.reshape((n, channels, lines, len(widths)))
-        _lanes_by_vertices(graph, x.dtype, rows, base, tile, widths, pads, prog, name)
+    found = _row_runs(x, widths) if lanes else None
+    if found is not None:
+        rows = found[0].reshape((n, channels, lines, len(widths)))
+        _lanes_by_vertices(graph, x.dtype, rows, found[1], base, tile, widths, pads, prog, name)
         return view
     source = pad_view(graph, x, len(shape) - 1, *pads)
     source = pad_view(graph, source, 1, 0, blocks * LANES - channels)
@@ -210,30 +210,41 @@ LANE_VERTICES = 2048
 """Fewest elements for which vertices, not a Copy, turn rows into lanes."""
 
 
-def _row_runs(x: Tensor, widths: Ints) -> Ints | None:
-    """Address of every piece of every row of x [N, C, *spatial]: [rows, pieces], or None.
+MAX_STEP = 8
+"""Rows whose elements are further apart move as single elements."""
 
-    Pieces must be runs of at least 4 elements; pads are no part of them.
+
+def _row_runs(x: Tensor, widths: Ints) -> tuple[Ints, int] | None:
+    """Address of every piece of every row of x [N, C, *spatial], [rows, pieces], and the step from
+    element to element; None when rows are nothing of the kind.
+
+    Pieces must have at least 4 elements; pads are no part of them.
     """
     width = x.shape[-1]
     if width < 4 or x.shape[1] < 2:
         return None
     start, length = x.runs()
+    offsets = np.cumsum(widths) - widths if len(widths) > 1 else np.zeros(1, np.int64)
+    if (length == 1).all():
+        rows = start.reshape((-1, width))
+        step = int(rows[0, 1] - rows[0, 0])
+        if not 2 <= step <= MAX_STEP or (np.diff(rows, axis=1) != step).any():
+            return None
+        return rows[:, :1] + offsets * step, step
     same = len(widths) > 1 and bool((widths == widths[0]).all())
     unit = int(widths[0]) if same and widths[0] >= 4 else width
     if (length % unit).any():
         return None
     owner, rank = ragged(length // unit)
     found = (start[owner] + rank * unit).reshape((-1, width // unit))
-    if unit != width or len(widths) == 1:
-        return found
-    return found + (np.cumsum(widths) - widths)
+    return (found if unit != width else found + offsets), 1
 
 
 def _lanes_by_vertices(
     graph: Graph,
     dtype: DType,
     rows: Ints,
+    step: int,
     base: Tensor,
     tile: npt.NDArray[np.int32],
     widths: Ints,
@@ -243,7 +254,7 @@ def _lanes_by_vertices(
 ) -> None:
     """A step whose vertices each make one piece of one row of one block.
 
-    `rows`: addresses [N, C, lines, pieces].
+    `rows`: addresses [N, C, lines, pieces]; their elements are `step` apart.
     """
     n, channels, lines, _ = rows.shape
     blocks = blocks_of(channels)
@@ -253,14 +264,15 @@ def _lanes_by_vertices(
     lanes = np.minimum(LANES, channels - block * LANES)
     vertex, lane = ragged(lanes)
     start = rows[at[vertex], block[vertex] * LANES + lane, line[vertex], piece[vertex]]
-    runs = Edges.from_runs(np.arange(len(start) + 1), start, inner[vertex], dtype)
+    reach = (inner[vertex] - 1) * step + 1
+    runs = Edges.from_runs(np.arange(len(start) + 1), start, reach, dtype)
     size = widths[piece] * LANES
     out = int(base.runs()[0][0]) + np.cumsum(size) - size
     edges = {
         "out": Edges.from_runs(np.arange(len(out) + 1), out, size, dtype),
         "x": Edges.nested(offsets_of(lanes), runs),
     }
-    state = {"width": inner, "low": low, "high": high}
+    state = {"width": inner, "low": low, "high": high, "step": step}
     cs = graph.add_compute_set(name)
     order = np.stack([line * 4096 // lines, at, block, line, piece], 1)
     codelet = f"poplin::LaneBlock<{dtype.name}>"

@@ -178,3 +178,21 @@ def test_joined_channels_are_read_in_place() -> None:
         flat.write(tensor, values)
     done = outcome(graph, prog, flat, out, reference_conv(np.concatenate(data, 1), w, None, SAME))
     assert done.error <= 1e-5 and done.gathered == 0
+
+
+@pytest.mark.parametrize("dtype", [f32, f16], ids=str)
+def test_strided_rows_become_lanes(dtype: DType) -> None:
+    rng = np.random.default_rng(3)
+    graph, prog = Graph(target(64)), program.Sequence()
+    values = sample(rng, dtype, (1, 3, 36, 44))
+    image = graph.add_variable(dtype, values.shape, "x", mapping="linear")
+    corners = [(a, b) for a in (0, 1) for b in (0, 1)]
+    parts = [image[:, :, a::2, b::2] for a, b in corners]
+    w = sample(rng, dtype, (16, 12, 3, 3))
+    out = poplin.convolution(graph, concat(parts, 1), w, None, SAME, prog, "conv")
+    assert any("LaneBlock" in g.codelet.name for cs in graph.compute_sets for g in cs.groups)
+    flat = Flat(graph)
+    flat.write(image, values)
+    focus = np.concatenate([values[:, :, a::2, b::2] for a, b in corners], 1)
+    done = outcome(graph, prog, flat, out, reference_conv(focus, w, None, SAME))
+    assert done.error <= TOLERANCE[dtype.name]

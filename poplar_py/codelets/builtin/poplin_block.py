@@ -392,7 +392,7 @@ class TransposeBlock(Vertex, Generic[T]):
 
 @vertex
 class LaneBlock(Vertex, Generic[T]):
-    """out[low + j][i] = x[i][j]: up to 16 rows of `width` elements become lanes side by side.
+    """out[low + j][i] = x[i][step j]: up to 16 rows of `width` elements become lanes side by side.
 
     `low` vectors before and `high` behind are zero, and so are the lanes without a row.
     """
@@ -402,6 +402,7 @@ class LaneBlock(Vertex, Generic[T]):
     width: i32
     low: i32
     high: i32
+    step: i32
 
     def compute(self) -> None:
         zero = splat16(0.0)
@@ -412,7 +413,12 @@ class LaneBlock(Vertex, Generic[T]):
             tile = array(f32x16, 16)
             for i in unroll(16):
                 if i < len(self.x):
-                    tile[i] = load16(self.x[i], j0, n)
+                    row = self.x[i]
+                    if self.step == 1:
+                        tile[i] = load16(row, j0, n)
+                    else:
+                        at = min(i32x16(iota16()) + splat16(j0), splat16(self.width - 1))
+                        tile[i] = gather(row, at * splat16(self.step))
             transpose16(tile)
             for j in unroll(16):
                 if j < n:
