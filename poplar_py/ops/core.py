@@ -88,8 +88,8 @@ class Loop(Op):
 class RandomUniform(Op):
     """Numbers uniform in [low, high). ONNX RandomUniform, Bernoulli.
 
-    Element i (row-major) is low + (high - low) * u, u = (hash(i ^ seed * 0x9E3779B1) >> 8) / 2^24
-    in u32 arithmetic; `poplar_py.eval.random.hash_u32` gives the hash.
+    Element e is low + (high - low) * u, where u are the upper 24 bits of word e % 4 of Philox 4x32
+    block e // 4 under the seed: equal on every mapping and machine.
     """
 
     shape: Shape
@@ -104,9 +104,9 @@ class RandomUniform(Op):
 
 @op("core.random_normal", RANDOM)
 class RandomNormal(Op):
-    """Normal numbers: mean + scale * sqrt(-2 ln u) * cos(2 pi v). ONNX RandomNormal.
+    """Normal numbers: mean + scale * z, two z by Box and Muller of two words. ONNX RandomNormal.
 
-    u and v are uniform numbers (see RandomUniform) at positions 2i and 2i + 1; u has 2^-25 added.
+    The words are those of RandomUniform: (r cos t, r sin t), r = sqrt(-2 log(u + 2^-24)), t = 2 pi v.
     """
 
     shape: Shape
