@@ -106,7 +106,7 @@ class RandomUniform(Op):
 class RandomNormal(Op):
     """Normal numbers: mean + scale * z, two z by Box and Muller of two words. ONNX RandomNormal.
 
-    The words are those of RandomUniform: (r cos t, r sin t), r = sqrt(-2 log(u + 2^-24)), t = 2 pi v.
+    Of words u, v of RandomUniform: (r cos t, r sin t), r = sqrt(-2 log(u + 2^-24)), t = 2 pi v.
     """
 
     shape: Shape
