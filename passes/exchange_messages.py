@@ -22,9 +22,9 @@ I4 = NDArray[np.int32]
 
 @dataclass
 class Messages:
-    """M messages: ``source`` int32[M] tile, ``origin`` int64[M] (where the bytes are: equal for equal
-    bytes), ``nbytes`` int64[M]; receivers of message m are ``receiver[ptr[m]:ptr[m + 1]]``, and
-    ``move`` says which of the moves given each of them is."""
+    """M messages: ``source`` int32[M] tile, ``origin`` int64[M] (where the bytes are: equal for
+    equal bytes), ``nbytes`` int64[M]; receivers of message m are ``receiver[ptr[m]:ptr[m + 1]]``,
+    and ``move`` says which of the moves given each of them is."""
 
     source: I4
     origin: Ints

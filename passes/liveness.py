@@ -2,8 +2,8 @@
 
 Level: tile. A backward walk over the step tree; variables are bits of Python ints. Loop bodies are
 walked to their fixed point, function bodies once per call (their steps collect all calls). Programs
-may follow one another in any order, so what any of them reads before writing it is live at all their
-ends: weights written by one program and read by another stay, and so do initial values.
+may follow one another in any order, so what any of them reads before writing it is live at all
+their ends: weights written by one program and read by another stay, and so do initial values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What plan-memory places: shares of variables, receive blocks, stored vertex state; and charges."""
+"""What plan-memory places: shares of variables, receive blocks, stored vertex state; and
+charges."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ class ComputePlan:
 
 @dataclass
 class ExchangePlan:
-    """Where everything is (`places`), what runs (`tree`, `used` compute sets by id), and the plan of
-    every used compute set by id."""
+    """Where everything is (`places`), what runs (`tree`, `used` compute sets by id), and the plan
+    of every used compute set by id."""
 
     places: Places
     tree: StepTree
@@ -167,8 +167,8 @@ class _Flat:
 
     tile: list[Ints] = field(default_factory=list[Ints])
     eptr: list[Ints] = field(default_factory=list[Ints])
-    records: list[Records] = field(default_factory=list)
-    owner: list[tuple[FieldPlan, Ints]] = field(default_factory=list)
+    records: list[Records] = field(default_factory=list[Records])
+    owner: list[tuple[FieldPlan, Ints]] = field(default_factory=list[tuple[FieldPlan, Ints]])
 
 
 def place_edges(places: Places, edges: Edges) -> tuple[Ints, Ints]:
@@ -361,7 +361,8 @@ def _group_equal(
 
 
 def _read_items(flat: _Flat) -> ContentItems:
-    """Items of input edges: equal contents of a tile once, overlapping plain runs as their union."""
+    """Items of input edges: equal contents of a tile once, overlapping plain runs as their
+    union."""
     tile, eptr, records = _join_flat(flat)
     s1, s2 = _signatures(eptr, records)
     content, first = _group_equal(s1, s2)
@@ -384,7 +385,8 @@ def _read_items(flat: _Flat) -> ContentItems:
 def _unions(
     tile: Ints, rec: Ints, start: Ints, length: Ints, plain: Bools, shift: Ints
 ) -> tuple[Ints, Ints, Ints] | None:
-    """Plain runs of one tile that overlap without being equal: (edges, union start, union length)."""
+    """Plain runs of one tile that overlap without being equal: (edges, union start, union
+    length)."""
     index = np.flatnonzero(plain)
     if len(index) < 2:
         return None

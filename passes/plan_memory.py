@@ -1,10 +1,10 @@
 """plan-memory: an offset for every share of every variable and every receive block.
 
 Level: tile. Before: plan-exchange, liveness. Two things that are never live at the same step may
-lie in the same bytes; lifetimes are the same on all tiles, sizes are not. So one loop over the things
-(variables, receive blocks) places each on all tiles at once: first fit below what it meets, largest
-first. Tiles with equal sizes are planned once. Other orders are tried for tiles that end up above the
-live-load bound where that matters, and every tile keeps its best.
+lie in the same bytes; lifetimes are the same on all tiles, sizes are not. So one loop over the
+things (variables, receive blocks) places each on all tiles at once: first fit below what it meets,
+largest first. Tiles with equal sizes are planned once. Other orders are tried for tiles that end
+up above the live-load bound where that matters, and every tile keeps its best.
 
     tile memory:  code | vertex state | always live ...... | live now and then ......
 """
@@ -68,10 +68,10 @@ class PlacedMemory:
 class MemoryPlan:
     """Offsets and sizes; all arrays per tile int64[tiles] unless said otherwise.
 
-    ``at`` int64[entries]: byte offset of each entry in its tile's data area. ``data``: bytes of data
-    area used; ``bound``: least possible (always live plus the heaviest step); ``always``: always
-    live; ``code``, ``state``: bytes charged, not stored on the host. ``base``: byte address of each
-    tile's data area in the arena, ``end``: arena bytes of all tiles.
+    ``at`` int64[entries]: byte offset of each entry in its tile's data area. ``data``: bytes of
+    data area used; ``bound``: least possible (always live plus the heaviest step); ``always``:
+    always live; ``code``, ``state``: bytes charged, not stored on the host. ``base``: byte address
+    of each tile's data area in the arena, ``end``: arena bytes of all tiles.
     """
 
     at: Ints

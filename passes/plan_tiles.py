@@ -1,7 +1,7 @@
 """All tile passes in order, those that did not run yet: map-tiles to plan-memory.
 
-Level: tile. `plan_tiles` is what building an executable starts with; a pipeline may have run some or
-all of the passes before, with options of its own.
+Level: tile. `plan_tiles` is what building an executable starts with; a pipeline may have run some
+or all of the passes before, with options of its own.
 """
 
 from __future__ import annotations

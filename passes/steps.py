@@ -2,8 +2,8 @@
 
     Sequence(Execute(cs), Repeat(10, Copy(a, b)))  ->  Seq(step 0, Loop(10, Seq(step 1)))
 
-Every occurrence of a leaf program is one `Step` with the variables it reads, writes and overwrites as
-bit masks (bit v = variable v). Functions keep one body, shared by their calls.
+Every occurrence of a leaf program is one `Step` with the variables it reads, writes and overwrites
+as bit masks (bit v = variable v). Functions keep one body, shared by their calls.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class LoopNode:
 
 @dataclass
 class WhileNode:
-    """Condition, test (a branch step), body, again. Goes on while the scalar is nonzero == sense."""
+    """Condition, test (a branch step), body, again. Goes on while the scalar is nonzero ==
+    sense."""
 
     condition: Node
     test: Step
@@ -349,7 +350,8 @@ def _joint_kills(node: Node, size: Ints) -> None:
 
 
 def _straight(node: Node, size: Ints) -> list[Step | None]:
-    """Steps in order with None wherever control flow joins or splits; inner bodies are handled too."""
+    """Steps in order with None wherever control flow joins or splits; inner bodies are handled
+    too."""
     if isinstance(node, Step):
         return [node]
     if isinstance(node, Seq):

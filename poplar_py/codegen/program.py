@@ -8,9 +8,9 @@ One exported function, ``pp_driver(pool, mode)``:
     mode -2     time ``pool[0]`` pauses is left to the caller: executes that many pauses
 
 Step code is a flat int64 array, `WORDS` words an instruction; `Op` lists them.  Every thread of a
-team (the threads that share one replica) walks the code by itself; barriers are explicit.  A barrier
-spins a bounded time, then sleeps on a futex, and gives up as soon as the stop flag is set, so a
-stopped program leaves every thread, whatever it waited for.
+team (the threads that share one replica) walks the code by itself; barriers are explicit.  A
+barrier spins a bounded time, then sleeps on a futex, and gives up as soon as the stop flag is set,
+so a stopped program leaves every thread, whatever it waited for.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class Pool(enum.IntEnum):
 POOL_WORDS = 64
 TEAM_BYTES = 256
 STATE_HEAD = 64
-"""Bytes before the counters: where to go on (instruction, stack), and whether the replica is done."""
+"""Bytes before the counters: where to go on (instruction, stack), and whether the replica is
+done."""
 STREAM_WORDS = 8
 STOP, ERROR, ERROR_ROW, ERROR_FIELD, ERROR_INDEX, ERROR_SIZE = range(6)
 """Words of the kernels' context."""
@@ -103,7 +104,8 @@ FUTEX_SLICE_NS = 5_000_000
 
 
 class StreamWord(enum.IntEnum):
-    """Words of a stream descriptor. Modes: 0 leave the region alone, 1 ring buffer, 2 host function."""
+    """Words of a stream descriptor. Modes: 0 leave the region alone, 1 ring buffer, 2 host
+    function."""
 
     MODE = 0
     POINTER = 1
@@ -172,7 +174,8 @@ open:
   %any = icmp ne i32 %sl, 0
   br i1 %any, label %wake, label %passed
 wake:
-  %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase, i64 129, i64 2147483647, i64 0, i64 0, i64 0)
+  %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase, i64 129, i64 2147483647, i64 0,
+      i64 0, i64 0)
   br label %passed
 spinning:
   %k = phi i64 [ 0, %many ], [ %k1, %relax ]
@@ -205,7 +208,8 @@ look2:
   br i1 %stop2, label %giveup, label %wait
 wait:
   %gw = zext i32 %gen to i64
-  %f = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase, i64 128, i64 %gw, ptr %time, i64 0, i64 0)
+  %f = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase, i64 128, i64 %gw, ptr %time, i64 0,
+      i64 0)
   br label %nap
 awake:
   %a1 = atomicrmw sub ptr %sleepers, i32 1 seq_cst, align 4
@@ -223,8 +227,8 @@ stopped:
 """
 
 _RUN = """
-; the share of thread %tid: its team's replicas, one after the other; where replicas meet, all of them
-; come to the meeting before any goes on
+; the share of thread %tid: its team's replicas, one after the other; where replicas meet, all of
+; them come to the meeting before any goes on
 define internal void @pp_run(ptr %pool, i64 %tid) {
 entry:
   %p0 = getelementptr i8, ptr %pool, i64 $TEAM_SIZE@
@@ -703,10 +707,15 @@ return:
 step0:
   br label %step
 step:
-  %next = phi i64 [ %pc1, %step0 ], [ %a, %jump ], [ %bt, %branch ], [ %lt, %loop1 ], [ %ct, %hit ], [ %default, %nomore ], [ %pc1, %clocked ], [ %a, %sub ], [ %ret, %return ]
-  %spnext = phi ptr [ %sp, %step0 ], [ %sp, %jump ], [ %sp, %branch ], [ %sp, %loop1 ], [ %sp, %hit ], [ %sp, %nomore ], [ %sp, %clocked ], [ %spup, %sub ], [ %spdown, %return ]
-  %lastnext = phi i64 [ %last, %step0 ], [ %last, %jump ], [ %last, %branch ], [ %last, %loop1 ], [ %last, %hit ], [ %last, %nomore ], [ %a, %clocked ], [ %last, %sub ], [ %last, %return ]
-  %sincenext = phi i64 [ %since, %step0 ], [ %since, %jump ], [ %since, %branch ], [ %since, %loop1 ], [ %since, %hit ], [ %since, %nomore ], [ %now, %clocked ], [ %since, %sub ], [ %since, %return ]
+  %next = phi i64 [ %pc1, %step0 ], [ %a, %jump ], [ %bt, %branch ], [ %lt, %loop1 ],
+      [ %ct, %hit ], [ %default, %nomore ], [ %pc1, %clocked ], [ %a, %sub ], [ %ret, %return ]
+  %spnext = phi ptr [ %sp, %step0 ], [ %sp, %jump ], [ %sp, %branch ], [ %sp, %loop1 ],
+      [ %sp, %hit ], [ %sp, %nomore ], [ %sp, %clocked ], [ %spup, %sub ], [ %spdown, %return ]
+  %lastnext = phi i64 [ %last, %step0 ], [ %last, %jump ], [ %last, %branch ], [ %last, %loop1 ],
+      [ %last, %hit ], [ %last, %nomore ], [ %a, %clocked ], [ %last, %sub ], [ %last, %return ]
+  %sincenext = phi i64 [ %since, %step0 ], [ %since, %jump ], [ %since, %branch ],
+      [ %since, %loop1 ], [ %since, %hit ], [ %since, %nomore ], [ %now, %clocked ],
+      [ %since, %sub ], [ %since, %return ]
   br label %fetch
 halt:
   %fin = and i1 %timed, true
@@ -798,7 +807,8 @@ entry:
   %any = icmp ne i32 %s, 0
   br i1 %any, label %wake, label %end
 wake:
-  %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %pool, i64 129, i64 2147483647, i64 0, i64 0, i64 0)
+  %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %pool, i64 129, i64 2147483647, i64 0,
+      i64 0, i64 0)
   br label %end
 end:
   ret void
@@ -895,7 +905,8 @@ end:
 
 define i64 @pp_driver(ptr %pool, i64 %mode) {
 entry:
-  switch i64 %mode, label %worker [ i64 0, label %launch  i64 -1, label %quit  i64 -2, label %pauses ]
+  switch i64 %mode, label %worker
+    [ i64 0, label %launch  i64 -1, label %quit  i64 -2, label %pauses ]
 launch:
   call void @pp_launch(ptr %pool)
   ret i64 0

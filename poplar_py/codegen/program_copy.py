@@ -1,7 +1,7 @@
 """Copy and fill kernels, with the same calling convention as vertex kernels.
 
-``i32 kernel(ptr base, ptr table, i64 nrows, ptr ctx)``; a table row is a fixed number of words (u32,
-or u64 when ``wide``), all of them byte offsets from ``base``, byte counts or signed strides:
+``i32 kernel(ptr base, ptr table, i64 nrows, ptr ctx)``; a table row is a fixed number of words
+(u32, or u64 when ``wide``), all of them byte offsets from ``base``, byte counts or signed strides:
 
     pp_copy_run      [source, target, bytes]
     pp_copy_rows     [source, target, bytes, count, source stride, target stride]

@@ -29,9 +29,9 @@ NARROW_BYTES = 1 << 32
 
 @dataclass
 class BuildOptions:
-    """``allow_out_of_memory``: build even when a tile is too full. ``faithful_tables``: also make the
-    tables of faithful exchange. ``wide``: 64-bit table words (None: when needed). ``names``: names
-    of the programs (default: their numbers)."""
+    """``allow_out_of_memory``: build even when a tile is too full. ``faithful_tables``: also make
+    the tables of faithful exchange. ``wide``: 64-bit table words (None: when needed). ``names``:
+    names of the programs (default: their numbers)."""
 
     allow_out_of_memory: bool = False
     faithful_tables: bool = True
@@ -42,7 +42,8 @@ class BuildOptions:
 def build_executable(
     graph: Graph, programs: list[Program], options: BuildOptions | None = None
 ) -> Executable:
-    """Compile. Raises OutOfTileMemory, InvalidTileMapping and the other errors of the tile passes."""
+    """Compile. Raises OutOfTileMemory, InvalidTileMapping and the other errors of the tile
+    passes."""
     options = options or BuildOptions()
     names = options.names or [str(k) for k in range(len(programs))]
     return build_from_module(TileModule(graph, list(programs), names), options)
@@ -143,7 +144,8 @@ class _Build:
 
 
 def _regions(graph: Graph) -> list[Region]:
-    """Host regions of streams, remote buffers and host access (offsets are given by the emitter)."""
+    """Host regions of streams, remote buffers and host access (offsets are given by the
+    emitter)."""
     out: list[Region] = []
     for handle, s in graph.streams.items():
         out.append(Region(handle, "stream_out" if s.to_host else "stream_in", s.dtype, s.numel))
@@ -178,12 +180,13 @@ def _layout(plan: TilePlan, num_tiles: int) -> Layout:
 
 
 def initial_data(variables: list[Variable], plan: TilePlan, layout: Layout) -> list[Initial]:
-    """First contents of constants and of variables with initial values, where they are ever live."""
+    """First contents of constants and of variables with initial values, where they are ever
+    live."""
     out: list[Initial] = []
-    placed = plan.items.live.any(axis=1)
+    placed = np.asarray(plan.items.live.any(axis=1))
     for v in variables:
         values: NDArray[Any] | None = v.constant if v.constant is not None else v.initial
-        if values is None or not placed[v.id] or v.size == 0:
+        if values is None or not bool(placed[v.id]) or v.size == 0:
             continue
         data = np.ascontiguousarray(values, v.dtype.numpy).reshape(-1).view(np.uint8)
         at, nbytes = layout.runs(np.array([v.base], I8), np.array([v.size], I8))

@@ -1,4 +1,5 @@
-"""Checks of a loaded executable: after them no table, copy or instruction reaches outside its arena.
+"""Checks of a loaded executable: after them no table, copy or instruction reaches outside its
+arena.
 
 Runs of a codelet without a size in the table are bounded by the kernel itself (checked code).
 """
@@ -6,7 +7,6 @@ Runs of a codelet without a size in the table are bounded by the kernel itself (
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from poplar_py.codegen.program import WORDS, Op
 from poplar_py.codegen.program_copy import ELEMENT_BYTES
@@ -199,8 +199,7 @@ def _check_copy(exe: Executable, t: Table, name: str) -> None:
     _need(name in widths, f"unknown copy kernel {name!r}")
     n = widths[name]
     _need(bool((np.diff(t.ptr) == n).all()), f"rows of copy kernel {name!r} have another length")
-    words: NDArray[np.uint32] | NDArray[np.uint64] = t.words
-    w = words.astype(I8).reshape(-1, n)
+    w = t.words.astype(I8).reshape(-1, n)
     signed = w.copy()
     if not exe.wide:
         signed = np.where(w >= 1 << 31, w - (1 << 32), w)

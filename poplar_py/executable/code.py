@@ -13,7 +13,8 @@ TARGET_WORD = {Op.JUMP: 1, Op.BRANCH: 3, Op.LOOP: 2, Op.SWITCH: 5, Op.SUB: 1}
 
 
 class Code:
-    """A growing instruction list. `label` makes a target, `here` puts it at the next instruction."""
+    """A growing instruction list. `label` makes a target, `here` puts it at the next
+    instruction."""
 
     def __init__(self) -> None:
         self.lines: list[list[int]] = []

@@ -114,7 +114,8 @@ class Emitter:
         self.code.emit(Op.CALL, len(self.tables) - 1, mode=mode)
 
     def copy_rows(self, src: Span, dst: Span) -> None:
-        """A copy between pieces, through a staging region where they overlap. No barrier after it."""
+        """A copy between pieces, through a staging region where they overlap. No barrier after
+        it."""
         if not overlap(src, dst):
             self.records(copy_records(src, dst))
             return
@@ -160,7 +161,7 @@ class Emitter:
         c.here(top)
         self.node(n.condition)
         self.begin(n.test)
-        predicate = n.test.program.predicate  # type: ignore[attr-defined]
+        predicate = _scalar_of(n.test.program)
         address, width = self.layout.scalar(predicate), predicate.dtype.size
         if n.sense:
             c.emit(Op.BRANCH, address, width, end)
@@ -178,7 +179,7 @@ class Emitter:
         c = self.code
         self.begin(n.test)
         p = n.test.program
-        scalar: Tensor = p.predicate if isinstance(p, prg.If) else p.control  # type: ignore[attr-defined]
+        scalar = _scalar_of(p)
         address, width = self.layout.scalar(scalar), scalar.dtype.size
         labels = [c.label() for _ in n.cases]
         default, end = c.label(), c.label()
@@ -292,7 +293,8 @@ class Emitter:
             self.code.barrier(mode)
 
     def step_copy(self, s: Step, p: prg.Copy) -> None:
-        assert isinstance(p.src, Tensor) and isinstance(p.dst, Tensor)
+        assert isinstance(p.src, Tensor)
+        assert isinstance(p.dst, Tensor)
         self.begin(s, copy_step(self.graph.target, s, self.plan.places, p.src, p.dst))
         self.copy_rows(self.layout.tensor(p.src), self.layout.tensor(p.dst))
         self.code.barrier()
@@ -310,7 +312,8 @@ class Emitter:
             self.copy_rows(self.region_span(region), self.layout.tensor(p.dst))
             c.barrier()
             return
-        assert isinstance(p.dst, DataStream) and isinstance(p.src, Tensor)
+        assert isinstance(p.dst, DataStream)
+        assert isinstance(p.src, Tensor)
         self.begin(
             s,
             host_step(
@@ -326,7 +329,8 @@ class Emitter:
     def step_remote(self, s: Step, p: prg.Copy) -> None:
         out = isinstance(p.dst, RemoteBuffer)
         buffer, tensor = (p.dst, p.src) if out else (p.src, p.dst)
-        assert isinstance(buffer, RemoteBuffer) and isinstance(tensor, Tensor)
+        assert isinstance(buffer, RemoteBuffer)
+        assert isinstance(tensor, Tensor)
         self.begin(
             s,
             host_step(
@@ -440,6 +444,14 @@ class Emitter:
         self.code.emit(Op.ACROSS, len(self.host_calls) - 1)
         self.copy_rows(self.region_span(there), self.layout.tensor(p.dst))
         self.code.barrier()
+
+
+def _scalar_of(p: prg.Program) -> Tensor:
+    """The device scalar a branching program looks at."""
+    if isinstance(p, prg.Switch):
+        return p.control
+    assert isinstance(p, (prg.If, prg.RepeatWhileTrue, prg.RepeatWhileFalse))
+    return p.predicate
 
 
 def _signed(value: int, width: int) -> int:

@@ -28,10 +28,10 @@ MODE_WORD = 7
 class Table:
     """Rows for one kernel.
 
-    ``kernel``: ``copy:NAME`` (see program_copy) or ``vertex:K`` (codelet K). ``words``, ``ptr``: the
-    rows. ``order``, ``cost`` int64[n]: how rows are dealt to threads. ``patch_at``,
-    ``patch_to``: words that differ with faithful exchange. ``tiles`` int32[n] and ``group`` say what
-    a row is, for messages.
+    ``kernel``: ``copy:NAME`` (see program_copy) or ``vertex:K`` (codelet K). ``words``, ``ptr``:
+    the rows. ``order``, ``cost`` int64[n]: how rows are dealt to threads. ``patch_at``,
+    ``patch_to``: words that differ with faithful exchange. ``tiles`` int32[n] and ``group`` say
+    what a row is, for messages.
     """
 
     kernel: str
@@ -59,8 +59,8 @@ class Table:
 
 @dataclass
 class Region:
-    """Host memory after the tiles: ``kind`` stream_in, stream_out, host_in, host_out, remote, stage,
-    print or error; ``offset`` in the arena."""
+    """Host memory after the tiles: ``kind`` stream_in, stream_out, host_in, host_out, remote,
+    stage, print or error; ``offset`` in the arena."""
 
     name: str
     kind: str
@@ -137,7 +137,8 @@ class StepInfo:
 
 @dataclass
 class Message:
-    """What ErrorProgram and AbortOnCondition say; ``region``: a copy of the tensor to show, or -1."""
+    """What ErrorProgram and AbortOnCondition say; ``region``: a copy of the tensor to show, or
+    -1."""
 
     text: str
     loc: Location

@@ -29,7 +29,8 @@ MAX_COST = (1 << 31) - 1
 @dataclass
 class SetTables:
     """Tables of a compute set: numbers of the vertex tables, and the copies around them. ``fetch``,
-    ``store``: what the host needs when it reads in place; ``all_fetch``, ``all_store``: faithful."""
+    ``store``: what the host needs when it reads in place; ``all_fetch``, ``all_store``:
+    faithful."""
 
     vertices: list[int]
     fetch: Records

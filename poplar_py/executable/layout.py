@@ -20,7 +20,8 @@ Span = tuple[Ints, Ints]
 @dataclass
 class Layout:
     """``share_addr`` int64[shares]; ``block_addr``: receive block of each tile by compute set id,
-    int64[tiles]; ``state_addr``: stored state of each vertex by (compute set id, group), int64[n]."""
+    int64[tiles]; ``state_addr``: stored state of each vertex by (compute set id, group),
+    int64[n]."""
 
     places: Places
     share_addr: Ints

@@ -1,4 +1,5 @@
-"""`.pexe`: an executable as a zip of a manifest, codelet text and arrays. No pickle, no machine code.
+"""`.pexe`: an executable as a zip of a manifest, codelet text and arrays. No pickle, no machine
+code.
 
     manifest.json       everything small: target, regions, streams, steps, messages, entries
     codelets/K.txt      codelet IR of codelet K
@@ -44,7 +45,21 @@ from poplar_py.types import DTYPES
 FORMAT = 1
 MAX_MANIFEST = 1 << 28
 _PLAN = ("at", "data", "bound", "always", "code", "state", "base", "live_bytes")
-_STEP = ["name", "kind", "compute", "exchange", "sync", "host", "balance", "tiles", "vertices", "bytes_exchanged", "bytes_between", "live_bytes", "exchange_bound"]
+_STEP = (
+    "name",
+    "kind",
+    "compute",
+    "exchange",
+    "sync",
+    "host",
+    "balance",
+    "tiles",
+    "vertices",
+    "bytes_exchanged",
+    "bytes_between",
+    "live_bytes",
+    "exchange_bound",
+)
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -204,7 +219,8 @@ class _Reader:
         return self.z.read(name)
 
     def array(self, name: str, dtype: Any, ndim: int = 1) -> NDArray[Any]:
-        """An array of the given type; its header must fit its bytes, so nothing large is made up."""
+        """An array of the given type; its header must fit its bytes, so nothing large is made
+        up."""
         raw = self.z.read(f"{name}.npy")
         f = io.BytesIO(raw)
         shape, fortran, found = _header(name, f)
@@ -280,7 +296,7 @@ class _Reader:
             fmt = PrintTensorFmt(**options) if options else None
             detail = tuple(_int(d) for d in shape), fmt
         if kind == "replicas":
-            detail = {_int(a): _int(b) for a, b in detail}
+            detail = {_int(pair[0]): _int(pair[1]) for pair in _rows(row[4], 2)}
         return HostCall(
             str(kind), str(name), [_int(i) for i in ins], [_int(i) for i in outs], detail
         )

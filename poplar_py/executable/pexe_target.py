@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 from poplar_py.target.chips import Chip
 from poplar_py.target.figures import Figure
@@ -50,7 +50,7 @@ def _part_to_json(part: System | Chip) -> dict[str, Any]:
         elif isinstance(value, Chip):
             out[f.name] = _part_to_json(value)
         elif isinstance(value, tuple):
-            out[f.name] = [list(link) for link in value]
+            out[f.name] = [list(link) for link in cast(tuple[tuple[int, ...], ...], value)]
         else:
             out[f.name] = value
     return out

@@ -1,7 +1,9 @@
-"""Copies as 2-D records: matching two piece lists, folding equal steps, tables for the copy kernels.
+"""Copies as 2-D records: matching two piece lists, folding equal steps, tables for the copy
+kernels.
 
-A *piece* is ``(byte address, bytes)``; two piece lists of equal total describe a copy.  A *record* is
-``count`` rows of ``bytes`` at a source and a target stride.  All functions are NumPy over whole lists.
+A *piece* is ``(byte address, bytes)``; two piece lists of equal total describe a copy.  A *record*
+is ``count`` rows of ``bytes`` at a source and a target stride.  All functions are NumPy over whole
+lists.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Records:
         """Bytes each record moves."""
         return self.size * self.count
 
-    def take(self, index: NDArray[np.generic] | slice) -> Records:
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Records:
         """The chosen records."""
         return Records(*(c[index] for c in self.columns()))
 
@@ -117,7 +119,8 @@ def fold(src: Ints, dst: Ints, size: Ints) -> Records:
 def _starts(step: NDArray[np.bool_], same: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Where records start: maximal runs of steady steps, the piece before the run included.
 
-    A piece that ends one steady run cannot also begin the next: runs are cut greedily from the left.
+    A piece that ends one steady run cannot also begin the next: runs are cut greedily from the
+    left.
     """
     n = len(step)
     start = np.ones(n, np.bool_)
@@ -179,7 +182,8 @@ def _cut(r: Records, pieces: Ints, *, whole_rows: bool) -> Records:
 
 
 def by_kernel(r: Records) -> list[tuple[str, Ints, NDArray[np.int64]]]:
-    """(copy kernel, index of its records, words int64[n, words]) in kernel order; see program_copy."""
+    """(copy kernel, index of its records, words int64[n, words]) in kernel order; see
+    program_copy."""
     src, dst, size, count, ss, dt = r.columns()
     kind = np.where(count == 1, 0, 1)
     for k, nbytes in enumerate(ELEMENT_BYTES):

@@ -1,13 +1,14 @@
 """When every message of an exchange goes: list scheduling, natively.
 
-Rounds: messages wait in order of priority; a message goes as soon as its sender and all its receivers
-are free. On the exchanges of convolution networks this ends within a few percent of the bound, the
-busiest port. The scheduler is itself a codelet, compiled as any other.
+Rounds: messages wait in order of priority; a message goes as soon as its sender and all its
+receivers are free. On the exchanges of convolution networks this ends within a few percent of the
+bound, the busiest port. The scheduler is itself a codelet, compiled as any other.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -88,7 +89,7 @@ def _codelet() -> Codelet:
 
 
 @cache
-def _kernel() -> ctypes._CFuncPtr:  # pyright: ignore[reportPrivateUsage]
+def _kernel() -> Callable[[int | None, int, int, int], int]:
     symbol, text = emit_kernel(_codelet(), checked=False, wide=True)
     kind = ctypes.CFUNCTYPE(
         ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p

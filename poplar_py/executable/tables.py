@@ -1,4 +1,5 @@
-"""Vertex tables: one row of words per vertex, filled by NumPy for whole groups (see codelets.rows)."""
+"""Vertex tables: one row of words per vertex, filled by NumPy for whole groups (see
+codelets.rows)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from poplar_py.poplar.arrays import I8, Ints, offsets_of
 from poplar_py.poplar.groups import State, StateVectors
 from poplar_py.types import DType
 
-Words = NDArray[np.uint32] | NDArray[np.uint64]
+Words = NDArray[np.uint32 | np.uint64]
 ALIGN_STATE = 8
 
 
@@ -154,8 +155,8 @@ def _put_initial(
 # ---------------------------------------------------------------------------- order on threads
 @dataclass
 class Order:
-    """``split`` int32[n]: vertices in the order that is cut into threads; ``rank`` int32[n]: place of
-    each vertex inside its thread (smaller first)."""
+    """``split`` int32[n]: vertices in the order that is cut into threads; ``rank`` int32[n]: place
+    of each vertex inside its thread (smaller first)."""
 
     split: NDArray[np.int32]
     rank: NDArray[np.int32]
@@ -181,7 +182,8 @@ def split_threads(order: Order, cost: Ints, threads: int) -> list[Ints]:
         return [np.argsort(order.rank, kind="stable")]
     total = np.cumsum(cost[order.split])
     middle = total - cost[order.split] / 2
-    cuts = np.searchsorted(middle, total[-1] * np.arange(1, threads) / threads) if n else []
+    share = np.arange(1, threads) / threads
+    cuts = np.searchsorted(middle, (total[-1] if n else 0) * share)
     out: list[Ints] = []
     for part in np.split(order.split, cuts):
         out.append(part[np.argsort(order.rank[part], kind="stable")].astype(I8))

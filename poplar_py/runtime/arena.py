@@ -1,4 +1,5 @@
-"""Tile memories of one device: a single lazily touched mapping per engine, replicas one after the other."""
+"""Tile memories of one device: a single lazily touched mapping per engine, replicas one after the
+other."""
 
 from __future__ import annotations
 

@@ -44,9 +44,10 @@ def count_cycles(exe: Executable, runs: Ints) -> CycleReport:
             compute += s.ipu_compute * n
         if s.ipu_exchange is not None:
             exchanged += s.ipu_exchange * n
-    phases = [total(p) for p in ("compute", "exchange", "sync", "host")]
+    phases = tuple(total(p) for p in ("compute", "exchange", "sync", "host"))
     seconds = sum(phases) / exe.target.clock
-    return CycleReport(*phases, runs, compute, exchanged, seconds)
+    a, b, c, d = phases
+    return CycleReport(a, b, c, d, runs, compute, exchanged, seconds)
 
 
 def largest_steps(exe: Executable, runs: Ints, most: int = 10) -> list[tuple[StepInfo, int, int]]:

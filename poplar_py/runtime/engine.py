@@ -35,11 +35,11 @@ _RAW = ctypes.CFUNCTYPE(
 class TileEngine:
     """An executable with memory and threads.
 
-    threads: host threads (default: the free cores). replicas: copies of the device that run the same
-    program. faithful_exchange: every remote edge goes through its planned buffer and dead bytes are
-    poisoned. check_uninitialised: as faithful exchange, and reads of elements that nothing wrote are
-    an error (slow). checked: bounds checks in all codelets (True), none (False), or user codelets only.
-    cpu: "native" or an LLVM CPU name.
+    threads: host threads (default: the free cores). replicas: copies of the device that run the
+    same program. faithful_exchange: every remote edge goes through its planned buffer and dead
+    bytes are poisoned. check_uninitialised: as faithful exchange, and reads of elements that
+    nothing wrote are an error (slow). checked: bounds checks in all codelets (True), none (False),
+    or user codelets only. cpu: "native" or an LLVM CPU name.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class TileEngine:
     def run(self, program: int | str = 0, *, timeout: float | None = None) -> None:
         """Run a program by number or name; ``timeout`` in seconds.
 
-        Raises TileException, Stopped, RunTimeout, InvalidProgram (an ErrorProgram or abort), or what
-        a host callback raised.
+        Raises TileException, Stopped, RunTimeout, InvalidProgram (an ErrorProgram or abort), or
+        what a host callback raised.
         """
         name = self.executable.programs[program] if isinstance(program, int) else program
         self._run_entry(name, timeout)
@@ -221,8 +221,8 @@ class TileEngine:
             raise InputError(f"{name!r} has {view.shape[1]} elements, the array {data.size}")
 
     def read(self, name: str) -> NDArray[Any]:
-        """A copy of a host read handle's tensor, or of what was last copied to a stream: [elements],
-        or [replicas, elements]."""
+        """A copy of a host read handle's tensor, or of what was last copied to a stream:
+        [elements], or [replicas, elements]."""
         exe = self.executable
         if name in exe.host_reads:
             number = exe.host_reads[name]

@@ -67,7 +67,7 @@ def load_code(
     native[:] = code
     out = Loaded(native, entries, {}, plain)
     calls = np.flatnonzero(code[:, 0] == Op.CALL)
-    used = sorted(set(code[calls, 1].tolist()))
+    used: list[int] = sorted(set(code[calls, 1].tolist()))
     directory = aligned(max(1, len(used)) * team * 2).reshape(-1, team, 2)
     position = {number: k for k, number in enumerate(used)}
     for number in used:

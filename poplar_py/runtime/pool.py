@@ -10,26 +10,21 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poplar_py.codegen import program as isa
+from poplar_py.codegen.jit import Jit
 from poplar_py.codegen.program import Pool as W
 
 I64 = NDArray[np.int64]
 SPIN_NS = 20_000
-"""Time a barrier spins before it sleeps: longer makes a shared machine crawl, shorter costs a wake-up."""
+"""Time a barrier spins before it sleeps: longer makes a shared machine crawl, shorter costs a
+wake-up."""
 IDLE_NS = 1_000_000
 _DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-
-
-class JitLike(Protocol):
-    """What is asked of the compiler: addresses of symbols given as LLVM text."""
-
-    def load(self, modules: dict[str, str]) -> dict[str, int]: ...
 
 
 def aligned(words: int, align: int = 64) -> I64:
@@ -50,7 +45,8 @@ def free_cores() -> int:
 
 
 def thread_plan(threads: int, replicas: int) -> tuple[int, int]:
-    """(teams, threads of a team): replicas run side by side first, threads left over share a replica."""
+    """(teams, threads of a team): replicas run side by side first, threads left over share a
+    replica."""
     teams = max(1, min(threads, replicas))
     return teams, max(1, threads // teams)
 
@@ -63,7 +59,7 @@ class ThreadPool:
     """
 
     def __init__(
-        self, jit: JitLike, replicas: int, threads: int, callback: Callable[[int, int, int], int]
+        self, jit: Jit, replicas: int, threads: int, callback: Callable[[int, int, int], int]
     ) -> None:
         self.teams, self.team_size = thread_plan(threads, replicas)
         self.threads = self.teams * self.team_size
@@ -91,7 +87,8 @@ class ThreadPool:
         self.block[word] = value
 
     def _calibrate(self) -> None:
-        """Turn the spin times into pause counts (a pause is 3 to 50 ns); none when cores are short."""
+        """Turn the spin times into pause counts (a pause is 3 to 50 ns); none when cores are
+        short."""
         count = aligned(8)
         count[0] = 500
         start = time.perf_counter_ns()
@@ -116,7 +113,8 @@ class ThreadPool:
         )
 
     def launch(self) -> None:
-        """Run the program from the entry word on; returns when all threads are through or stopped."""
+        """Run the program from the entry word on; returns when all threads are through or
+        stopped."""
         with self._lock:
             if self.threads > 1 and self._finalizer is None:
                 self._start()

@@ -95,8 +95,9 @@ class Engine:
         self.load(device)
 
     def deploy(self) -> None:
-        """Nothing is left to do after `prepare`."""
-        self.engine
+        """Load, unless `prepare` did."""
+        if self._engine is None:
+            self.load()
 
     @property
     def engine(self) -> TileEngine:
@@ -159,7 +160,8 @@ class Engine:
         self.engine.write(handle, array)
 
     def read_tensor(self, handle: str) -> NDArray[Any]:
-        """A copy of the tensor of `Graph.create_host_read`, flat; [replicas, elements] for several."""
+        """A copy of the tensor of `Graph.create_host_read`, flat; [replicas, elements] for
+        several."""
         if handle not in self.executable.host_reads:
             known = ", ".join(self.executable.host_reads)
             raise InputError(f"no host read {handle!r}", remedy=f"known: {known}")

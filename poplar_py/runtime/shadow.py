@@ -52,8 +52,8 @@ def add_questions(
 
 @dataclass
 class _Span:
-    """Bytes a field of every row touches: ``row``, ``at``, ``nbytes`` int64[edges]; bytes is -1 where
-    the table does not say."""
+    """Bytes a field of every row touches: ``row``, ``at``, ``nbytes`` int64[edges]; bytes is -1
+    where the table does not say."""
 
     slot: FieldSlot
     row: Ints
@@ -190,7 +190,8 @@ def table_spans(exe: Executable, t: Table) -> list[_Span]:
     layout = row_layout(exe.codelets[int(t.kernel.partition(":")[2])].fields, exe.wide)
     words = t.words.astype(I8)
     words[t.patch_at] = t.patch_to
-    row, out = t.ptr[:-1], []
+    row = t.ptr[:-1]
+    out: list[_Span] = []
     index = np.arange(len(row))
     for slot in layout.slots:
         if slot.kind == "value":

@@ -1,9 +1,10 @@
 """Ends native runs from outside: deadlines, and signals while the main thread is in native code.
 
-The main thread runs the program itself (thread 0), so Python cannot handle a signal before the native
-call returns. Python's C-level handler does write the signal's number to the wake-up descriptor, though:
-one sleeping thread reads it there and sets the stop flag of the run, the native code returns within a
-step, and Python then raises what its handler raises (KeyboardInterrupt).
+The main thread runs the program itself (thread 0), so Python cannot handle a signal before the
+native call returns. Python's C-level handler does write the signal's number to the wake-up
+descriptor, though: one sleeping thread reads it there and sets the stop flag of the run, the
+native code returns within a step, and Python then raises what its handler raises
+(KeyboardInterrupt).
 """
 
 from __future__ import annotations
