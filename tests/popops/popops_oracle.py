@@ -6,13 +6,16 @@ and the codelets only.
 
 from __future__ import annotations
 
+from ctypes import CFUNCTYPE, c_int32, c_int64, c_void_p
 from typing import Any
 
 import numpy as np
 
 from poplar_py.codegen.emit import emit_kernel
-from poplar_py.codegen.run_codelet import _SIGNATURE, Arena, build_row, jit_for
+from poplar_py.codegen.run_codelet import Arena, build_row, jit_for
 from poplar_py.poplar import Graph, Tensor, program
+
+KERNEL = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_int64, c_void_p)
 
 
 class Memory:
@@ -110,15 +113,12 @@ class Memory:
                     values[f.name] = 0 if held is None else held[v]
                     continue
                 edges = gathered[f.name](v)
-                first = len(arena.parts)
                 if f.rank == 2:
                     values[f.name] = [array for _, _, array in edges]
                 else:
                     values[f.name] = edges[0][2]
-                # build_row places arrays in the order of `values`, one put each
                 if f.kind != "in":
                     writes += [(s, k, [v, f.name, j]) for j, (s, k, _) in enumerate(edges)]
-                del first
             before = len(arena.parts)
             rows.append(build_row(codelet, values, arena, False))
             places = iter(arena.parts[before:])
@@ -138,7 +138,7 @@ class Memory:
         ctx = np.zeros(8, np.int64)
         ctx[6] = base.size
         symbol, text = emit_kernel(codelet, checked=True)
-        function = _SIGNATURE(jit_for("native").load({symbol: text})[symbol])
+        function = KERNEL(jit_for("native").load({symbol: text})[symbol])
         function(base.ctypes.data, table.ctypes.data, n, ctx.ctypes.data)
         if ctx[1]:
             raise RuntimeError(f"{codelet.name}: error {ctx.tolist()}")
