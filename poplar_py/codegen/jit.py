@@ -7,13 +7,12 @@ the text is only made on demand), LLVM's version, the CPU and its features: see 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import llvmlite.binding as llvm
 
 from poplar_py.codegen.support import SUPPORT_SYMBOLS, SUPPORT_TEXT
 from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
@@ -21,6 +20,7 @@ from poplar_py.diagnostics import InternalError, OptionError
 
 __all__ = ["Jit", "cache_folder"]
 
+llvm: Any = importlib.import_module("llvmlite.binding")  # has no type information
 _GENERATOR = ("emit", "lanes", "mathlib")
 _FORMAT = 1
 _SUPPORT = "poplar_py.support"

@@ -90,7 +90,7 @@ class Arena:
         out: dict[str, Any] = {}
         for name, value in vertex.items():
             if isinstance(value, (list, tuple)):
-                out[name] = [self._one(base, next(places)) for _ in value]
+                out[name] = [self._one(base, next(places)) for _ in range(len(_runs(value)))]
             elif isinstance(value, np.ndarray):
                 out[name] = self._one(base, next(places))
         return out
@@ -103,13 +103,10 @@ class Arena:
 
 def build_row(codelet: Codelet, values: dict[str, Any], arena: Arena, wide: bool) -> list[int]:
     """The words of one row. Arrays are placed in the order of `values`."""
-    places = {
-        name: [arena.put(v) for v in value]
-        if isinstance(value, (list, tuple))
-        else arena.put(value)
-        for name, value in values.items()
-        if isinstance(value, (list, tuple, np.ndarray))
-    }
+    places: dict[str, list[int]] = {}
+    for name, value in values.items():
+        if isinstance(value, (list, tuple, np.ndarray)):
+            places[name] = [arena.put(array) for array in _runs(value)]
     layout = codelet.row_layout(wide)
     row = [0] * layout.fixed
     for slot in layout.slots:
@@ -117,16 +114,20 @@ def build_row(codelet: Codelet, values: dict[str, Any], arena: Arena, wide: bool
         value = values[name]
         if slot.kind == "value":
             raw = np.asarray(value, f.dtype.numpy).tobytes().ljust(8, b"\0")
-            words = np.frombuffer(raw, np.uint64 if wide else np.uint32)
+            words: Any = np.frombuffer(raw, np.uint64 if wide else np.uint32)
             row[slot.word : slot.word + slot.words] = [int(w) for w in words[: slot.words]]
         elif slot.kind == "list":
             row[slot.word : slot.word + 2] = [len(row), len(value)]
-            for at, array in zip(places[name], value, strict=True):
+            for at, array in zip(places[name], _runs(value), strict=True):
                 row += [at] if slot.entry_words == 1 else [at, array.size]
         else:
-            row[slot.word] = places[name]
+            row[slot.word] = places[name][0]
             if slot.kind == "span":
                 row[slot.word + 1] = value.size
     if layout.variable:
         row[0] = len(row)
     return row
+
+
+def _runs(value: Any) -> list[np.ndarray[Any, Any]]:
+    return [value] if isinstance(value, np.ndarray) else list(value)

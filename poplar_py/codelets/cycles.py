@@ -13,7 +13,7 @@ depends on data is taken as follows: the dearer branch of an `if`, `NOMINAL_TRIP
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -351,7 +351,7 @@ class IssueModel:
                 env.locals[name] = np.where(cond != 0, value, other) if both else None
         if cond is None:
             return node.cycles + np.maximum(yes, no)
-        return node.cycles + np.where(cond != 0, yes, no)
+        return node.cycles + _select(cond, yes, no)
 
 
 def _narrow_form(e: Expr) -> Expr | None:
@@ -464,38 +464,60 @@ class _Env:
         return total / np.maximum(rows, 1)
 
 
+Function = Callable[..., Any]
+
+
 def _floor_divide(a: Any, b: Any) -> Any:
     return np.floor(a / np.where(b == 0, 1, b))
 
 
-def _bits(op: Any) -> Any:
-    return lambda a, b: op(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.float64)
+def _modulo(a: Any, b: Any) -> Any:
+    return a - b * _floor_divide(a, b)
 
 
-_ARITHMETIC: dict[str, Any] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
+def _bits(op: Function) -> Function:
+    def function(a: Any, b: Any) -> Any:
+        return op(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.float64)
+
+    return function
+
+
+def _truth(op: Function) -> Function:
+    def function(*args: Any) -> Any:
+        return np.asarray(op(*args), np.float64)
+
+    return function
+
+
+def _select(c: Any, a: Any, b: Any) -> Any:
+    chosen: Array = np.where(np.asarray(c, np.bool_), np.asarray(a), np.asarray(b))
+    return chosen
+
+
+_ARITHMETIC: dict[str, Function] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
     "floordiv": _floor_divide,
     "quot": _floor_divide,
-    "mod": lambda a, b: a - b * _floor_divide(a, b),
-    "rem": lambda a, b: a - b * _floor_divide(a, b),
+    "mod": _modulo,
+    "rem": _modulo,
     "min": np.minimum,
     "max": np.maximum,
     "and": _bits(np.bitwise_and),
     "or": _bits(np.bitwise_or),
     "shl": _bits(np.left_shift),
     "shr": _bits(np.right_shift),
-    "neg": lambda a: -a,
-    "not": lambda a: 1.0 - (a != 0),
-    "eq": lambda a, b: (a == b) * 1.0,
-    "ne": lambda a, b: (a != b) * 1.0,
-    "lt": lambda a, b: (a < b) * 1.0,
-    "le": lambda a, b: (a <= b) * 1.0,
-    "gt": lambda a, b: (a > b) * 1.0,
-    "ge": lambda a, b: (a >= b) * 1.0,
-    "select": lambda c, a, b: np.where(c != 0, a, b),
-    "andalso": lambda a, b: ((a != 0) & (b != 0)) * 1.0,
-    "orelse": lambda a, b: ((a != 0) | (b != 0)) * 1.0,
-    "choose": lambda c, a, b: np.where(c != 0, a, b),
+    "neg": np.negative,
+    "not": _truth(np.logical_not),
+    "eq": _truth(np.equal),
+    "ne": _truth(np.not_equal),
+    "lt": _truth(np.less),
+    "le": _truth(np.less_equal),
+    "gt": _truth(np.greater),
+    "ge": _truth(np.greater_equal),
+    "select": _select,
+    "andalso": _truth(np.logical_and),
+    "orelse": _truth(np.logical_or),
+    "choose": _select,
 }

@@ -48,19 +48,31 @@ PREFIX = "expr::Map"
 
 
 def _unary(op: str) -> Callable[..., Operand]:
-    return lambda x: build.unary(op, x)
+    def function(x: Operand) -> Operand:
+        return build.unary(op, x)
+
+    return function
 
 
 def _binary(op: str) -> Callable[..., Operand]:
-    return lambda a, b: build.binary(op, a, b)
+    def function(a: Operand, b: Operand) -> Operand:
+        return build.binary(op, a, b)
+
+    return function
 
 
 def _compare(op: str) -> Callable[..., Operand]:
-    return lambda a, b: build.compare(op, a, b)
+    def function(a: Operand, b: Operand) -> Operand:
+        return build.compare(op, a, b)
+
+    return function
 
 
 def _logical(op: str) -> Callable[..., Operand]:
-    return lambda a, b: build.binary(op, build.to_bool(a), build.to_bool(b))
+    def function(a: Operand, b: Operand) -> Operand:
+        return build.binary(op, build.to_bool(a), build.to_bool(b))
+
+    return function
 
 
 def _div(a: Operand, b: Operand) -> Operand:
@@ -137,7 +149,7 @@ _ALIASES = {
     "logical_xor": "xor",
     "inv": "reciprocal",
 }
-FUNCTIONS: dict[str, tuple[int, Callable[..., Operand]]] = {
+_PLAIN: dict[str, tuple[int, Callable[..., Operand]]] = {
     **{name: (1, _unary(name)) for name in _UNARY},
     **{name: (2, _binary(name)) for name in _BINARY},
     **{name: (2, _compare(name)) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
@@ -157,7 +169,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Operand]]] = {
     "select": (3, build.select),
     "fma": (3, build.fma),
 }
-FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in _ALIASES.items()}
+FUNCTIONS = _PLAIN | {alias: _PLAIN[name] for alias, name in _ALIASES.items()}
 
 _TOKEN = re.compile(
     r"\s*(?:\$(?P<input>\d{1,4})|(?P<number>-?(?:inf|nan|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.]))"
@@ -288,11 +300,12 @@ def constant(value: Any) -> str:
 
 def typed(tree: Tree, inputs: Sequence[Expr], lanes: int = 1) -> Operand:
     """The tree over codelet IR values. Raises TypeMismatch."""
-    kind = tree[0]
+    kind: str = tree[0]
     if kind == "$":
         if tree[1] >= len(inputs):
             raise TypeMismatch(f"the expression uses ${tree[1]}, but has {len(inputs)} inputs")
-        return inputs[tree[1]]
+        found: Expr = inputs[int(tree[1])]
+        return found
     if kind == "c":
         value, dtype = tree[1], tree[2]
         return value if dtype is None else build.const(value, Ty(dtype))

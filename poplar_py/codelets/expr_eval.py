@@ -152,7 +152,12 @@ def _count_bits(x: Array) -> Array:
 def _leading_zeros(x: Array) -> Array:
     bits = x.dtype.itemsize * 8
     unsigned = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}").astype(object)
-    return np.vectorize(lambda v: bits - int(v).bit_length(), otypes=[np.int64])(unsigned)
+    lengths = [bits - int(v).bit_length() for v in unsigned.reshape(-1)]
+    return np.array(lengths, np.int64).reshape(x.shape)
+
+
+def _rsqrt(x: Array) -> Array:
+    return x.dtype.type(1) / np.sqrt(x)
 
 
 def _invert(x: Array) -> Array:
@@ -165,7 +170,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "inv": _invert,
     "abs": np.abs,
     "sqrt": np.sqrt,
-    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
+    "rsqrt": _rsqrt,
     "exp": np.exp,
     "exp2": np.exp2,
     "expm1": np.expm1,
@@ -204,9 +209,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "atan2": np.arctan2,
     "copysign": np.copysign,
-    "and": lambda a, b: np.bitwise_and(a, b),
-    "or": lambda a, b: np.bitwise_or(a, b),
-    "xor": lambda a, b: np.bitwise_xor(a, b),
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
     "min": _min_max(True, True),
     "max": _min_max(False, True),
     "fmin": _min_max(True, False),

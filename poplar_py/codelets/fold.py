@@ -111,17 +111,25 @@ def _copy(node: ast.expr, names: list[str]) -> ast.expr | None:
             return ast.UnaryOp(op=op, operand=inner) if inner is not None else None
         case ast.BinOp(left=a, op=op, right=b) if isinstance(op, _OPERATORS):
             left, right = _copy(a, names), _copy(b, names)
-            made = left is not None and right is not None
-            return ast.BinOp(left=left, op=op, right=right) if made else None
+            if left is None or right is None:
+                return None
+            return ast.BinOp(left=left, op=op, right=right)
         case ast.Compare(left=a, ops=ops, comparators=rest) if all(
             isinstance(op, _OPERATORS) for op in ops
         ):
-            parts = [_copy(x, names) for x in (a, *rest)]
-            if any(p is None for p in parts):
-                return None
-            return ast.Compare(left=parts[0], ops=ops, comparators=parts[1:])
+            parts = _copies([a, *rest], names)
+            return (
+                None
+                if parts is None
+                else ast.Compare(left=parts[0], ops=ops, comparators=parts[1:])
+            )
         case ast.BoolOp(op=op, values=values) if isinstance(op, _OPERATORS):
-            parts = [_copy(x, names) for x in values]
-            return None if any(p is None for p in parts) else ast.BoolOp(op=op, values=parts)
+            parts = _copies(values, names)
+            return None if parts is None else ast.BoolOp(op=op, values=parts)
         case _:
             return None
+
+
+def _copies(nodes: list[ast.expr], names: list[str]) -> list[ast.expr] | None:
+    parts = [p for p in (_copy(n, names) for n in nodes) if p is not None]
+    return parts if len(parts) == len(nodes) else None

@@ -23,7 +23,6 @@ from poplar_py.codelets.lowering import (
     SelfRef,
     Value,
     compile_time,
-    guard,
 )
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.types import DType, bool_
@@ -40,7 +39,7 @@ __all__ = [
     "type_value",
 ]
 
-BINARY_OPERATORS = {
+BINARY_OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
     ast.Mult: "mul",
@@ -54,7 +53,7 @@ BINARY_OPERATORS = {
     ast.LShift: "shl",
     ast.RShift: "shr",
 }
-_COMPARE = {
+_COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
     ast.Lt: "lt",
@@ -64,25 +63,26 @@ _COMPARE = {
     ast.Is: "eq",
     ast.IsNot: "ne",
 }
+_operator: Any = operator
 _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "pow": operator.pow,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-    "shl": operator.lshift,
-    "shr": operator.rshift,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
+    "add": _operator.add,
+    "sub": _operator.sub,
+    "mul": _operator.mul,
+    "div": _operator.truediv,
+    "floordiv": _operator.floordiv,
+    "mod": _operator.mod,
+    "pow": _operator.pow,
+    "and": _operator.and_,
+    "or": _operator.or_,
+    "xor": _operator.xor,
+    "shl": _operator.lshift,
+    "shr": _operator.rshift,
+    "eq": _operator.eq,
+    "ne": _operator.ne,
+    "lt": _operator.lt,
+    "le": _operator.le,
+    "gt": _operator.gt,
+    "ge": _operator.ge,
 }
 
 
@@ -187,8 +187,10 @@ def condition(low: Lowering, node: ast.expr) -> Expr | bool:
     known = compile_time(value)
     if known is not None:
         return bool(known)
-    with guard(low, node):
+    try:
         result = build.to_bool(value)
+    except PoplarPyError as error:
+        raise error.at(place(low.frame.module.file, node)) from None
     if result.ty.lanes != 1:
         raise low.fail(node, "a condition must be a scalar", "use select() for lanes")
     return result
@@ -539,10 +541,6 @@ def _call(low: Lowering, node: ast.Call) -> Value:
     from poplar_py.codelets.lower_calls import lower_call
 
     return lower_call(low, node)
-
-
-def _not_here(low: Lowering, node: ast.expr) -> Value:
-    raise low.fail(node, f"{type(node).__name__} is not in the vertex language")
 
 
 _HANDLERS: dict[type[ast.expr], Callable[[Lowering, Any], Value]] = {
