@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,21 +12,13 @@ from poplar_py.diagnostics import InputError, OptionError
 from poplar_py.executable.build import BuildOptions, build_executable
 from poplar_py.executable.executable import Executable
 from poplar_py.executable.pexe import load_executable
+from poplar_py.poplar.device import Device
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.program import Program
 from poplar_py.runtime.cycles import CycleReport
 from poplar_py.runtime.engine import TileEngine
 
-__all__ = ["Device", "Engine", "compile_graph"]
-
-
-@dataclass(frozen=True)
-class Device:
-    """Simulated IPUs: host threads and replicas. A device can hold one engine at a time or many;
-    nothing is exclusive."""
-
-    threads: int | None = None
-    replicas: int = 1
+__all__ = ["Engine", "compile_graph"]
 
 
 def compile_graph(
@@ -72,7 +63,8 @@ class Engine:
 
     # ------------------------------------------------------------------ life
     def load(self, device: Device | None = None) -> None:
-        """Put the program on a device: tile memories get their first contents."""
+        """Put the program on a device (simulated IPUs of the executable's target): tile memories
+        get their first contents. The device's threads and replicas count where they are given."""
         threads = self._threads if device is None or device.threads is None else device.threads
         replicas = self._replicas if device is None else max(device.replicas, self._replicas)
         if self._engine is not None:
