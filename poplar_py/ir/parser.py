@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING
 from functools import lru_cache
 from typing import Any, cast
@@ -24,6 +24,7 @@ from poplar_py.diagnostics import (
     DuplicateName,
     FileError,
     Location,
+    NestingTooDeep,
     ParseError,
     PoplarPyError,
     TypeMismatch,
@@ -43,6 +44,7 @@ from poplar_py.types import DTYPES, TensorType
 
 __all__ = ["Lookup", "array_lookup", "parse_location", "parse_module"]
 
+MAX_NESTING = 256
 Lookup = Callable[[str, TensorType], Array]
 
 
@@ -186,16 +188,39 @@ class _Session:
 _ATTRIBUTE = tuple[Token, Any]
 
 
+class _Depth:
+    """Between lexer and parser: an error where brackets nest deeper than 256."""
+
+    always_accept = ()
+
+    def __init__(self) -> None:
+        self.file = ""
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        depth = 0
+        for token in stream:
+            if token.type in ("LSQB", "LBRACE", "LPAR"):
+                depth += 1
+            elif token.type in ("RSQB", "RBRACE", "RPAR"):
+                depth -= 1
+            if depth > MAX_NESTING:
+                where = Location(self.file, token.line or 0, token.column or 0)
+                raise NestingTooDeep(f"nesting deeper than {MAX_NESTING}", where)
+            yield token
+
+
 class _Reader(Transformer[Token, Any]):
     """Lark callbacks. They run bottom-up in text order; the session holds the state."""
 
     def __init__(self) -> None:
         super().__init__()
         self.s: _Session = _Session("", array_lookup(None, ""))
-        self.lark: Lark = grammar.load("ir", self)
+        self.depth = _Depth()
+        self.lark: Lark = grammar.load("ir", self, postlex=self.depth)
 
     def begin(self, session: _Session) -> None:
         self.s = session
+        self.depth.file = session.file
 
     def end(self) -> None:
         self.s = _Session("", array_lookup(None, ""))

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 import poplar_py.ops
 from poplar_py import ir
-from poplar_py.diagnostics import FileError, Location, ParseError, PoplarPyError, quote_name
+from poplar_py.diagnostics import (
+    FileError,
+    Location,
+    NestingTooDeep,
+    ParseError,
+    PoplarPyError,
+    quote_name,
+)
 from poplar_py.ir.attributes import attribute_text, parse_type, unquote
 from poplar_py.ir.parser import parse_location
 from poplar_py.ir.printer import collect_resources
@@ -178,4 +185,17 @@ def garbage() -> st.SearchStrategy[str]:
 @settings(max_examples=200, deadline=None)
 def test_garbage_is_an_error(text: str) -> None:
     with contextlib.suppress(PoplarPyError):
+        ir.parse_module(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module @m {a = " + "[" * 10_000,
+        "module @m\ngraph @main(%c: bool[]) -> (c: bool[]) {\n"
+        + "%x: bool[] = core.if(%c) then_branch() {\n" * 10_000,
+    ],
+)
+def test_deep_nesting(text: str) -> None:
+    with pytest.raises(NestingTooDeep):
         ir.parse_module(text)
