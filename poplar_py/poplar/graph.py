@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from poplar_py.poplar.errors import (
+    InvalidTileMapping,
     StreamConnectionError,
     TensorCreationError,
 )
@@ -30,11 +31,24 @@ class Graph(VertexGraph):
     def create_virtual_graph(
         self, begin: int | Sequence[int], end: int | None = None
     ) -> VirtualGraph:
-        """Tiles ``begin`` to ``end - 1``, or the listed ones, as a graph of their own numbers that
-        shares all else with this one. Raises InvalidTileMapping."""
+        """Tiles ``begin`` to ``end - 1``, the listed ones, or (one number alone, as in Poplar) the
+        first so many tiles of every IPU, as a graph of their own numbers that shares all else with
+        this one. Raises InvalidTileMapping."""
         from poplar_py.poplar.virtual import virtual_graph
 
+        if isinstance(begin, int) and end is None:
+            per_ipu = self.target.tiles_per_ipu
+            if not 1 <= begin <= per_ipu:
+                fail(InvalidTileMapping, f"{begin} tiles of IPUs that have {per_ipu}")
+            begin = [t for t in range(self.num_tiles) if t % per_ipu < begin]
         return virtual_graph(self, begin, end)
+
+    def get_top_level_graph(self) -> Graph:
+        """The graph itself; of a virtual graph, the graph it is a part of."""
+        return self
+
+    def get_replication_factor(self) -> int:
+        return self.replication_factor
 
     # ------------------------------------------------------------------ host side
     def add_host_to_device_fifo(

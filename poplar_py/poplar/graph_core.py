@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class GraphCore:
         self.host_writes: dict[str, Tensor] = {}
         self.host_reads: dict[str, Tensor] = {}
         self.codelets = CodeletLibrary()
+        self.perf_estimators: dict[str, Any] = {}
         self._tiles = found.num_tiles
         self._bases: list[int] = []
         self._base_array: Ints | None = None
@@ -99,7 +101,7 @@ class GraphCore:
         return tile
 
     def _one_tile(self, tile: Any) -> int:
-        number = int(tile) if isinstance(tile, (int, np.int64, np.int32)) else -1
+        number = operator.index(tile) if hasattr(tile, "__index__") else -1
         if not 0 <= number < self.num_tiles:
             fail(InvalidTileMapping, f"tile {tile} of a target with {self.num_tiles} tiles")
         return number

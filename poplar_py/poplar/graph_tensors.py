@@ -28,7 +28,7 @@ from poplar_py.poplar.layout import (
 )
 from poplar_py.poplar.mapping import Interval, Mapping, TensorMapping, linear
 from poplar_py.poplar.pending import VertexRef
-from poplar_py.poplar.tensor import Tensor, fail
+from poplar_py.poplar.tensor import Tensor, concat, fail
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.views import Affine
 from poplar_py.types import DType, dtype_of
@@ -142,6 +142,21 @@ class TensorGraph(GraphCore):
     ) -> Tensor:
         """A new tensor of the same shape, memory order and tile mapping (clone.clone_tensor)."""
         return clone_tensor(self.whole, tensor, name, dtype, method)
+
+    def clone_n(
+        self,
+        tensor: Tensor,
+        n: int,
+        name: str = "",
+        *,
+        dtype: DType | None = None,
+        method: str = "preserve_order_unless_aliases",
+    ) -> Tensor:
+        """``n`` clones stacked along a new first dim, each on a variable of its own."""
+        if n < 1:
+            fail(TensorCreationError, f"{n} clones")
+        clones = [self.clone(tensor, name, dtype=dtype, method=method) for _ in range(n)]
+        return concat([c.expand([0]) for c in clones])
 
     def memory_order(self, tensor: Tensor) -> Tensor:
         """The tensor's distinct elements as a vector in ascending address order."""

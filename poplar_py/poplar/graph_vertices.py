@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import FileError, Location, PoplarPyError, UnknownName
-from poplar_py.poplar.arrays import as_ints
+from poplar_py.poplar.arrays import Ints, as_ints
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.errors import (
     GraphConnectionError,
@@ -31,6 +31,7 @@ from poplar_py.poplar.views import Affine
 
 if TYPE_CHECKING:
     pass
+from poplar_py.poplar.estimates import Estimator, estimate_group
 from poplar_py.poplar.graph_tensors import TensorGraph
 
 
@@ -187,6 +188,21 @@ class VertexGraph(TensorGraph):
             return
         what.perf = np.ascontiguousarray(np.broadcast_to(as_ints(cycles), (what.n,)))
         what.flops = np.ascontiguousarray(np.broadcast_to(as_ints(flops), (what.n,)))
+
+    def register_perf_estimator(self, name: str, function: Estimator) -> None:
+        """Cycles of every vertex of a codelet by ``function(introspector, target)``; a name without
+        ``<...>`` stands for all its instances. A vertex's own ``set_perf_estimate`` comes first."""
+        self.perf_estimators[name] = function
+
+    def given_cycles(self, group: VertexGroup) -> Ints | None:
+        """Cycles the user gave for a group's vertices, int64[n] with -1 where none; None: none."""
+        name = group.codelet.name
+        found = self.perf_estimators.get(name)
+        function = found or self.perf_estimators.get(name.partition("<")[0])
+        if function is None:
+            return group.perf
+        estimated = estimate_group(group, function, self.target)
+        return estimated if group.perf is None else np.where(group.perf >= 0, group.perf, estimated)
 
     # ------------------------------------------------------------------ codelets
     def add_codelets(self, source: Any, flags: str = "", *, file: str = "") -> bool:

@@ -51,6 +51,10 @@ class VirtualGraph(Graph):
         else:
             setattr(self._parent, name, value)
 
+    def get_top_level_graph(self) -> Graph:
+        """The graph this one is a part of."""
+        return self._parent.get_top_level_graph()
+
     def _physical(self, tile: npt.NDArray[Any]) -> npt.NDArray[Any]:
         mapped = np.where(tile < 0, -1, self._to_parent[np.maximum(tile, 0)])
         return self._parent._physical(mapped)  # pyright: ignore[reportPrivateUsage]

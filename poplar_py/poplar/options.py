@@ -1,0 +1,192 @@
+"""OptionFlags and the engine and runtime options programs set, with what they do here.
+
+``POPLAR_ENGINE_OPTIONS`` and ``POPLAR_RUNTIME_OPTIONS`` hold JSON objects of strings and override
+the program, as in Poplar. An unknown key is refused with the nearest known one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from poplar_py.diagnostics import Location, OptionError
+from poplar_py.poplar.where import caller, source_text
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A known option: its default as text, and its effect here."""
+
+    default: str
+    effect: str
+
+
+_NONE = "accepted; tunes Graphcore's compiler or hardware only"
+
+ENGINE_OPTIONS: dict[str, Option] = {
+    "autoReport.all": Option("false", "write all reports into autoReport.directory"),
+    "autoReport.directory": Option(".", "where reports go"),
+    "autoReport.outputGraphProfile": Option("false", "write the memory report"),
+    "autoReport.outputExecutionProfile": Option("false", "write the cycle report"),
+    "autoReport.outputSerializedGraph": Option("false", "write the tile-level .pir text"),
+    "autoReport.outputDebugInfo": Option("false", "write names and source lines"),
+    "autoReport.outputLoweredVars": Option("false", "write the place of every variable"),
+    "autoReport.outputArchive": Option("false", _NONE),
+    "autoReport.executionProfileProgramRunCount": Option("2", "runs the cycle report covers"),
+    "autoReport.outputProgressTimings": Option("false", "write the time of each pass"),
+    "autoReport.streamAtEachRun": Option("false", _NONE),
+    "debug.allowOutOfMemory": Option("false", "profile a program that exceeds tile memory"),
+    "debug.instrument": Option("false", "count cycles of every step"),
+    "debug.instrumentCompute": Option("false", "count cycles of compute"),
+    "debug.instrumentControlFlow": Option("false", "count cycles of control flow"),
+    "debug.instrumentExternalExchange": Option("false", "count cycles of host exchange"),
+    "debug.computeInstrumentationLevel": Option("tile", "vertex, tile, ipu or device"),
+    "debug.retainDebugInformation": Option("true", "keep names and source lines"),
+    "debug.outputAllSymbols": Option("false", _NONE),
+    "debug.floatPointOpException": Option("false", "stop at invalid operations and overflow"),
+    "debug.cbor": Option("true", _NONE),
+    "debug.verify": Option("false", "check the graph after every pass"),
+    "debug.runtimeVerify": Option("false", "find reads of elements never written"),
+    "debug.trace": Option("false", "print each pass"),
+    "debug.traceFile": Option("", "where the trace goes"),
+    "debug.branchRecordTile": Option("", _NONE),
+    "exchange.streamBufferOverlap": Option("any", _NONE),
+    "exchange.enablePrefetch": Option("false", "fetch stream data ahead"),
+    "opt.useAutoloader": Option("true", _NONE),
+    "opt.internalExchangeOptimisationTarget": Option("cycles", "cycles, memory or balanced"),
+    "opt.maxComputeSetsPerLoweredCopy": Option("0", _NONE),
+    "opt.maxCompilationThreads": Option("0", "processes that compile codelets"),
+    "target.deterministicWorkers": Option("true", "always deterministic here"),
+    "target.syncReplicasIndependently": Option("false", _NONE),
+    "target.extendedMemory": Option("false", _NONE),
+    "target.numberRuntimeReplica": Option("1", "replicas of this process"),
+    "target.firstRuntimeReplica": Option("0", "first replica of this process"),
+    "target.workerStackSizeInBytes": Option("4096", "bytes of stack per worker"),
+    "target.supervisorStackSizeInBytes": Option("0", "bytes of stack of the supervisor"),
+    "profiler.replicaToProfile": Option("0", "the replica reports are about"),
+}
+
+RUNTIME_OPTIONS: dict[str, Option] = {
+    "target.hostSyncTimeout": Option("300", "seconds a host callback may take"),
+    "target.syncMethod": Option("default", _NONE),
+    "target.syncPollPeriodUs": Option("0", _NONE),
+    "target.exceptionPollPeriodUs": Option("250000", _NONE),
+    "streamCallbacks.multiThreadMode": Option("singleThread", _NONE),
+    "streamCallbacks.numaAware": Option("false", _NONE),
+    "streamCallbacks.numWorkerThreads": Option("auto", _NONE),
+    "streamCallbacks.maxLookahead": Option("unlimited", "copies a callback may fetch ahead"),
+}
+
+
+class OptionFlags(MutableMapping[str, str]):
+    """Poplar's ordered map of option names to strings.
+
+    ``OptionFlags({"debug.instrument": "true"})``; other values are converted to strings (true and
+    false in lower case).
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self._values: dict[str, str] = {}
+        self.set({**(options or {}), **more})
+
+    def set(self, name: str | Mapping[str, Any], value: Any = None) -> OptionFlags:
+        """Set one option, or all of a mapping; returns itself."""
+        items = {name: value} if isinstance(name, str) else dict(name)
+        for key, item in items.items():
+            self._values[key] = _text(item)
+        return self
+
+    def at(self, name: str) -> str:
+        """The value of an option. Raises OptionError when it was not set."""
+        if name not in self._values:
+            raise OptionError(f"option {name!r} is not set", caller())
+        return self._values[name]
+
+    def find(self, name: str) -> str | None:
+        """The value of an option, or None."""
+        return self._values.get(name)
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def read_json(self, text: str, source: str = "<options>") -> OptionFlags:
+        """Set the options of a JSON object of strings. Raises OptionError."""
+        try:
+            data: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise OptionError(f"not a JSON object: {error}", Location(source, 1, 1)) from None
+        if not isinstance(data, dict):
+            raise OptionError("not a JSON object", Location(source, 1, 1))
+        return self.set(cast("dict[str, Any]", data))
+
+    def read_json_from_env(self, variable: str) -> OptionFlags:
+        """Set the options an environment variable holds, if it is set."""
+        text = os.environ.get(variable)
+        return self if not text else self.read_json(text, f"${variable}")
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.set(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        del self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"OptionFlags({self._values!r})"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def check_options(
+    options: Mapping[str, str], known: Mapping[str, Option], what: str = "engine"
+) -> None:
+    """Raise OptionError for the first unknown name, with the nearest known one."""
+    for name in options:
+        if name in known:
+            continue
+        near = difflib.get_close_matches(name, known, 1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"see the table of {what} options"
+        loc = caller()
+        raise OptionError(f"unknown {what} option {name!r}", loc, remedy, source_text(loc))
+
+
+def engine_options(options: Mapping[str, Any] | None = None) -> OptionFlags:
+    """Defaults, then the given options, then ``POPLAR_ENGINE_OPTIONS``. Raises OptionError."""
+    return _resolved(options, ENGINE_OPTIONS, "POPLAR_ENGINE_OPTIONS", "engine")
+
+
+def runtime_options(options: Mapping[str, Any] | None = None) -> OptionFlags:
+    """Defaults, then the given options, then ``POPLAR_RUNTIME_OPTIONS``. Raises OptionError."""
+    return _resolved(options, RUNTIME_OPTIONS, "POPLAR_RUNTIME_OPTIONS", "runtime")
+
+
+def _resolved(
+    options: Mapping[str, Any] | None, known: Mapping[str, Option], variable: str, what: str
+) -> OptionFlags:
+    flags = OptionFlags(options).read_json_from_env(variable)
+    check_options(flags, known, what)
+    return OptionFlags({**{k: o.default for k, o in known.items()}, **flags})
+
+
+def flag(options: Mapping[str, str], name: str) -> bool:
+    """A boolean option. Raises OptionError unless it is true or false."""
+    value = options[name].lower()
+    if value not in ("true", "false"):
+        raise OptionError(f"option {name!r} is {options[name]!r}", caller(), "true or false")
+    return value == "true"
