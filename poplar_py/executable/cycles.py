@@ -36,9 +36,8 @@ from poplar_py.target.target import Target
 def vertex_cycles(g: VertexGroup) -> Ints:
     """Worker cycles (tile cycles of a MultiVertex) of every vertex, int64[n]."""
     own = _codelet_cycles(g)
-    if g.perf is None:
-        return own
-    return np.where(g.perf >= 0, g.perf, own)
+    given = g.compute_set.graph.given_cycles(g)
+    return own if given is None else np.where(given >= 0, given, own)
 
 
 def _codelet_cycles(g: VertexGroup) -> Ints:
