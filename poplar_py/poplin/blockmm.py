@@ -61,7 +61,7 @@ def shared_mat_mul(
     rows, k = a.shape
     n = b.shape[1]
     x = a.dim_shuffle((1, 0)).reshape((1, k, 1, 1, rows))
-    w = np.ascontiguousarray(b.T).reshape((n, k, 1, 1, 1))
+    w = b.T.reshape((n, k, 1, 1, 1))
     extra = None
     if residual is not None:
         extra = residual.dim_shuffle((1, 0)).reshape((1, n, 1, 1, rows))
