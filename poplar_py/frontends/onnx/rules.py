@@ -24,6 +24,7 @@ from poplar_py.frontends.onnx import (
     rules_sequence,
     rules_signal,
     rules_training,
+    rules_trees,
 )
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "rules_sequence",
     "rules_signal",
     "rules_training",
+    "rules_trees",
 ]
