@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
+import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
 from models import MODELS, inputs_of, write
 from rich.console import Console
 from rich.table import Table
@@ -56,12 +56,13 @@ class Result:
     peak_bytes: int
 
 
-def session(path: Path, threads: int) -> onnxruntime.InferenceSession:
+def session(path: Path, threads: int) -> Any:
     """onnxruntime on the CPU with the given number of threads."""
-    options = onnxruntime.SessionOptions()
+    ort: Any = onnxruntime
+    options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def best_time(function: Callable[[], object], seconds: float) -> float:

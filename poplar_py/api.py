@@ -29,6 +29,9 @@ __all__ = ["Engine", "Executable", "compile", "compile_for", "load"]
 Origin = str | Path | bytes | onnx.ModelProto | Module
 Loadable = LoadedModel | Origin
 
+_Key = tuple[tuple[Any, ...], tuple[tuple[str, bytes], ...]]
+"""Kinds of all inputs, and values of those a specialisation was made for."""
+
 CACHED_SPECIALISATIONS = 8
 """Executables an Engine keeps for different shapes; the one not used for longest goes first."""
 
@@ -110,7 +113,7 @@ class Engine:
         )
         self._engine_options = EngineOptions(threads, faithful_exchange, check_uninitialised)
         self._model: LoadedModel | None = None
-        self._compiled: OrderedDict[object, tuple[Compiled, ModelEngine]] = OrderedDict()
+        self._compiled: OrderedDict[_Key, tuple[Compiled, ModelEngine]] = OrderedDict()
         self._current: ModelEngine | None = None
         if isinstance(model, Executable):
             self._current = ModelEngine(model, self._engine_options)
@@ -137,7 +140,7 @@ class Engine:
         """The compiled model for these inputs, from the cache if the same kind came before."""
         kind = tuple(sorted((name, a.shape, a.dtype.str) for name, a in flat.items()))
         for key, (compiled, engine) in reversed(self._compiled.items()):
-            if isinstance(key, tuple) and key[0] == kind and _same_consts(compiled, flat):
+            if key[0] == kind and _same_consts(compiled, flat):
                 self._compiled.move_to_end(key)
                 return compiled, engine
         shapes = {name: getattr(value, "shape", value) for name, value in inputs.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import click
 
@@ -44,36 +43,63 @@ def compile_command(
     poplar-py compile model.onnx --dim batch=1 -o model.pexe
     poplar-py compile mlp.pml --dim batch=8 --emit tile-ir
     """
-    from poplar_py import api
     from poplar_py.files import check_writable
-    from poplar_py.frontends.build import Sizes, emit_model
 
-    if output is None and emit is None:
-        raise click.UsageError("say where the result goes: -o OUT.pexe, or --emit FORM")
     if output is not None:
         check_writable(output)
     screen = Screen(as_json)
     options = replace(options, progress=screen.progress)
+    if emit is not None:
+        _emit(screen, model, format, emit, output, options, binding)
+    elif output is not None:
+        _compile(screen, model, format, output, options, binding)
+    else:
+        raise click.UsageError("say where the result goes: -o OUT.pexe, or --emit FORM")
+
+
+def _compile(
+    screen: Screen,
+    model: str,
+    format: str | None,
+    output: str,
+    options: CompileOptions,
+    binding: Binding,
+) -> None:
+    """Writes a .pexe and shows its figures."""
+    from poplar_py import api
+    from poplar_py.frontends.build import Sizes
+
     sizes = Sizes.of(binding.dims, binding.shapes, binding.consts)
     with screen.live():
         source = api.load(model, format=format, dims=binding.dims)
-        if emit is not None:
-            emitted = emit_model(source, emit, options, sizes)
-        else:
-            executable = api.compile_for(source, options, sizes).executable
-            executable.save(output)
-    if emit is None:
-        _report(screen, executable, output)
-    elif output is None:
-        click.echo(emitted.text, nl=not emitted.text.endswith("\n"))
-    else:
-        emitted.save(output)
-
-
-def _report(screen: Screen, executable: Any, output: str | None) -> None:
+        executable = api.compile_for(source, options, sizes).executable
+        executable.save(output)
     report = executable.static_report()
     if screen.as_json:
         screen.json({"file": output, **report.to_json()})
         return
     screen.table(report.table())
     screen.note(f"wrote {output}")
+
+
+def _emit(
+    screen: Screen,
+    model: str,
+    format: str | None,
+    form: str,
+    output: str | None,
+    options: CompileOptions,
+    binding: Binding,
+) -> None:
+    """Writes one text form, on standard output without an output file."""
+    from poplar_py import api
+    from poplar_py.frontends.build import Sizes, emit_model
+
+    sizes = Sizes.of(binding.dims, binding.shapes, binding.consts)
+    with screen.live():
+        source = api.load(model, format=format, dims=binding.dims)
+        emitted = emit_model(source, form, options, sizes)
+    if output is None:
+        click.echo(emitted.text, nl=not emitted.text.endswith("\n"))
+    else:
+        emitted.save(output)

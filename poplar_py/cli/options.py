@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import numpy as np
@@ -66,8 +66,7 @@ def load_npy(path: str, name: str) -> Array:
         raise InputError(
             f"input {name!r} is an archive of several arrays", loc, remedy="give a .npy file"
         )
-    array: Array = found
-    return array
+    return cast("Array", found)
 
 
 def _constant(text: str, name: str) -> Array:

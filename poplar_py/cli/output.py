@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 import numpy as np
@@ -72,11 +72,12 @@ def _finite(item: object) -> object:
     if isinstance(item, float) and not math.isfinite(item):
         return str(item)
     if isinstance(item, np.generic):
-        return _finite(item.item())
+        return _finite(cast("object", item.item()))
     if isinstance(item, dict):
-        return {str(k): _finite(v) for k, v in item.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        entries = cast("dict[object, object]", item)
+        return {str(k): _finite(v) for k, v in entries.items()}
     if isinstance(item, (list, tuple)):
-        return [_finite(v) for v in item]  # pyright: ignore[reportUnknownVariableType]
+        return [_finite(v) for v in cast("list[object]", item)]
     return item
 
 

@@ -16,6 +16,7 @@ from poplar_py.cli.options import Binding, load_npy, split_pair
 from poplar_py.cli.output import Screen, array_text
 from poplar_py.cli.random_inputs import random_inputs
 from poplar_py.diagnostics import FileError, Location, OptionError
+from poplar_py.driver.engine import EngineOptions, ModelEngine
 from poplar_py.driver.executable import Executable
 from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import Array
@@ -53,11 +54,7 @@ class Run:
         self.arrays = read_inputs(inputs)
         self.seed, self.output, self.profile = seed, output, profile
         self.timeout, self.dry_run, self.verbose = timeout, dry_run, verbose
-        self.engine_options = {
-            "threads": threads,
-            "faithful_exchange": faithful_exchange,
-            "check_uninitialised": check_uninitialised,
-        }
+        self.engine_options = EngineOptions(threads, faithful_exchange, check_uninitialised)
         self.options = replace(options, progress=self.screen.progress)
         self.binding = binding
 
@@ -88,13 +85,13 @@ class Run:
         return self.format == "pexe" or (self.format is None and self.model.endswith(".pexe"))
 
     def _run(self, executable: Executable) -> None:
-        engine = api.Engine(executable, **self.engine_options)
+        engine = ModelEngine(executable, self.engine_options)
         arrays = self.arrays
         if self.seed is not None:
             arrays = {**random_inputs(executable.signature, self.seed), **arrays}
         with self.screen.live():
             self.screen.progress("run")
-            outputs = engine.run(arrays, timeout=self.timeout)
+            outputs = engine.run(arrays, self.timeout)
         if self.output is not None:
             write_npz(self.output, outputs)
         self._report(engine.report(), outputs)

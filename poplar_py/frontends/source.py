@@ -227,7 +227,8 @@ def load_model(
         return _from_bytes(origin, _known_format(format, "the bytes"), "<bytes>", dims or {})
     if isinstance(origin, (str, Path)):
         return _from_path(origin, format, dims or {})
-    return OnnxModel(onnx_model.open_onnx(origin))
+    proto: Any = origin  # pyright sees two classes of protobuf's generated module
+    return OnnxModel(onnx_model.open_onnx(proto))
 
 
 def _known_format(format: str | None, what: str) -> str:
