@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +76,8 @@ class TileEngine:
         )
         self._arena = Arena(executable.arena_bytes, replicas)
         self._reason = ""
+        self._running = threading.Lock()
+        self._runner = 0
         self._regions = [self._region(i) for i in range(len(executable.regions))]
         self._set_up_pool()
         if check_uninitialised:
@@ -153,6 +157,17 @@ class TileEngine:
         if entry is None:
             known = ", ".join(self.executable.programs)
             raise InputError(f"there is no program {name!r}", remedy=f"programs: {known}")
+        if self._runner == threading.get_ident():
+            raise InputError("a callback of a run cannot start another run of the same engine")
+        with self._running:
+            self._runner = threading.get_ident()
+            try:
+                self._launch(entry, timeout)
+            finally:
+                self._runner = 0
+
+    def _launch(self, entry: int, timeout: float | None) -> None:
+        """Run from an instruction on, watched; raise what went wrong."""
         pool = self._pool
         pool.ctx[: isa.CTX_WORDS] = 0
         pool.ctx[isa.MEMORY_BYTES] = self.executable.arena_bytes
@@ -301,6 +316,22 @@ class TileEngine:
     def reset_cycles(self) -> None:
         """Start counting anew."""
         self._counts[:] = 0
+
+    def measure(self, program: int | str = 0, repeats: int = 10) -> NDArray[np.float64]:
+        """Host seconds every step of a program takes (replica 0, thread 0, waiting included), as the
+        mean of some runs: float64[steps]."""
+        ticks = aligned(max(1, len(self.executable.steps)))
+        total = 0.0
+        self._pool.set(W.PROFILE, int(ticks.ctypes.data))
+        try:
+            for _ in range(repeats):
+                begin = time.perf_counter()
+                self.run(program)
+                total += time.perf_counter() - begin
+        finally:
+            self._pool.set(W.PROFILE, 0)
+        share = ticks[: len(self.executable.steps)] / max(1, int(ticks.sum()))
+        return share * (total / max(1, repeats))
 
     @property
     def pool(self) -> ThreadPool:

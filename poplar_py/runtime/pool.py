@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from poplar_py.codegen import program as isa
 from poplar_py.codegen.jit import Jit
 from poplar_py.codegen.program import Pool as W
+from poplar_py.diagnostics import InputError
 
 I64 = NDArray[np.int64]
 SPIN_NS = 20_000
@@ -80,7 +82,9 @@ class ThreadPool:
         self.set(W.CALLBACK, ctypes.cast(self._callback, ctypes.c_void_p).value or 0)
         self._calibrate()
         self._workers: list[threading.Thread] = []
-        self._finalizer: Callable[[], object] | None = None
+        self._pid = 0
+        self._finalizer: weakref.finalize[..., Any] | None = None
+        self._closed = False
 
     def set(self, word: W, value: int) -> None:
         """Store one word of the pool block (between launches only)."""
@@ -99,7 +103,13 @@ class ThreadPool:
         self.set(W.IDLE_SPIN, 0 if crowded else max(1, int(IDLE_NS / pause)))
 
     def _start(self) -> None:
-        """Start the workers (before the first launch with more than one thread)."""
+        """Start the workers (before the first launch with more than one thread, and in a fork)."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._pid = os.getpid()
+        self._workers = []
+        self.set(W.GENERATION, 0)
+        self.set(W.SLEEPERS, 0)
         for k in range(1, self.threads):
             name = f"poplar-py worker {k}"
             worker = threading.Thread(
@@ -116,12 +126,15 @@ class ThreadPool:
         """Run the program from the entry word on; returns when all threads are through or
         stopped."""
         with self._lock:
-            if self.threads > 1 and self._finalizer is None:
+            if self._closed:
+                raise InputError("the engine is closed")
+            if self.threads > 1 and self._pid != os.getpid():
                 self._start()
             self._driver(self.address, 0)
 
     def close(self) -> None:
         """End the worker threads; the pool cannot be used afterwards."""
+        self._closed = True
         if self._finalizer is not None:
             self._finalizer()
 

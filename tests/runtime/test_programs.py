@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -422,3 +423,40 @@ def test_reads_of_what_nobody_wrote() -> None:
             assert "(y" in str(found.value) or "receive buffer" in str(found.value)
     with TileEngine(exe, threads=1, check_uninitialised=True) as e:
         e.run(0)
+
+
+def test_engine_in_a_fork_and_after_close() -> None:
+    g = new_graph()
+    x = g.add_variable(f32, (8,), "x", mapping="linear")
+    g.create_host_write("x", x)
+    g.create_host_read("x_out", x)
+    e = engine_of(g, scale_set(g, x, 2.0))
+    e.write("x", np.ones(8, np.float32))
+    child = os.fork()
+    if child == 0:  # no test machinery may run here
+        e.run()
+        os._exit(0 if (e.read("x_out") == 2).all() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (e.read("x_out") == 1).all()
+    e.close()
+    with pytest.raises(InputError, match="closed"):
+        e.run()
+
+
+def test_a_callback_cannot_run_the_engine() -> None:
+    g = new_graph()
+    x = g.add_variable(f32, (4,), "x", mapping="linear")
+    stream = g.add_host_to_device_fifo("source", f32, 4)
+    with engine_of(g, Copy(stream, x), mode=(1, False)) as e:
+        e.connect_stream("source", lambda _buffer: e.run())
+        with pytest.raises(InputError, match="another run"):
+            e.run()
+
+
+def test_measure_gives_seconds_per_step() -> None:
+    g = new_graph()
+    x = g.add_variable(f32, (64,), "x", mapping="linear")
+    with engine_of(g, Repeat(50, scale_set(g, x, 1.0))) as e:
+        seconds = e.measure(repeats=3)
+        assert len(seconds) == len(e.executable.steps)
+        assert 0 < seconds.sum() < 10

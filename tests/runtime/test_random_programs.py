@@ -37,3 +37,15 @@ def test_random_program_reads_only_what_was_written(seed: int) -> None:
         engine.run(0)
         for k, value in enumerate(p.expected()):
             assert np.array_equal(engine.read(f"out{k}"), value)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_program_on_an_old_cpu(seed: int) -> None:
+    p = RandomProgram(seed)
+    exe = build_executable(p.graph, [p.prog])
+    with TileEngine(exe, threads=1, cpu="x86-64-v2") as engine:
+        for name, value in p.feeds.items():
+            engine.write(name, value)
+        engine.run(0)
+        for k, value in enumerate(p.expected()):
+            assert np.array_equal(engine.read(f"out{k}"), value)
