@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from poplar_py.diagnostics import ShapeError
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import Node, imports
@@ -11,6 +13,7 @@ from poplar_py.frontends.onnx.values import Val
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import nn
 from poplar_py.ops.tensor import check_axis
+from poplar_py.types import f16, f32
 
 __all__: list[str] = []
 
@@ -95,26 +98,44 @@ def rms_norm(b: Builder, n: Node) -> Val:
     return b.cast(y, n[1].dtype) * n[1]
 
 
-@imports("LRN")
-def lrn(b: Builder, n: Node) -> Val:
-    x = n[0]
-    size, alpha, beta = n.int("size", 1), n.float("alpha", 1e-4), n.float("beta", 0.75)
-    if size < 1 or x.rank < 2:
-        raise ShapeError(f"size {size} for {x.type}", n.loc)
-    # The sum over a window of channels is an average pool along that axis.
+_FEW_CHANNELS = 1024
+"""Up to as many channels the mean over a window of them is a product with a band of ones."""
+
+
+def _channel_mean(b: Builder, x: Val, size: int) -> Val:
+    """The sum over a window of `size` channels, divided by size; channels outside count as zeros."""
     low, high = (size - 1) // 2, size - 1 - (size - 1) // 2
-    rows, channels, rest = x.shape[0], x.shape[1], math.prod(x.shape[2:])
-    square = b.reshape(x * x, (rows, 1, channels, rest))
+    channels = x.shape[1]
+    spatial = x.rank - 2
+    if x.dtype in (f16, f32) and isinstance(channels, int) and channels <= _FEW_CHANNELS:
+        if 1 <= spatial <= 3:
+            step = np.arange(channels)[None, :] - np.arange(channels)[:, None]
+            band = ((step >= -low) & (step <= high)) / size
+            w = b.const(band.reshape((channels, channels, *(1,) * spatial)), x.dtype)
+            ones, zeros = (1,) * spatial, (0,) * (2 * spatial)
+            return b.emit(nn.Conv, x, w, None, strides=ones, pads=zeros, dilations=ones, groups=1)
+    # an average pool along the axis of channels
+    rows, rest = x.shape[0], math.prod(x.shape[2:])
     mean = b.emit(
         nn.AvgPool,
-        square,
+        b.reshape(x, (rows, 1, channels, rest)),
         kernel=(size, 1),
         strides=(1, 1),
         pads=(low, 0, high, 0),
         dilations=(1, 1),
         count_include_pad=True,
     )
-    base = b.reshape(mean, x.shape) * alpha + n.float("bias", 1.0)
+    return b.reshape(mean, x.shape)
+
+
+@imports("LRN")
+def lrn(b: Builder, n: Node) -> Val:
+    x = n[0]
+    size, alpha, beta = n.int("size", 1), n.float("alpha", 1e-4), n.float("beta", 0.75)
+    if size < 1 or x.rank < 2:
+        raise ShapeError(f"size {size} for {x.type}", n.loc)
+    mean = _channel_mean(b, x * x, size)
+    base = mean * alpha + n.float("bias", 1.0)
     if beta == 0.75:
         root = b.emit(ew.Sqrt, base)
         return x / (root * b.emit(ew.Sqrt, root))
