@@ -29,6 +29,7 @@ from poplar_py.codegen.emit_expr import from_memory, index64, whole_index
 from poplar_py.codegen.emit_stmt import emit_body, row_aliases
 from poplar_py.codelets.arrays import register_arrays
 from poplar_py.codelets.codelet_ir import Expr, Ty
+from poplar_py.codelets.depth import deep
 from poplar_py.codelets.rows import FieldSlot, row_layout
 from poplar_py.types import bool_
 
@@ -125,6 +126,7 @@ class Kernel:
 
     # -- the row loop
 
+    @deep
     def text(self, symbol: str) -> str:
         """The module text: declarations and the kernel."""
         e = self.e

@@ -18,13 +18,13 @@ from poplar_py.codelets.codelet_ir import (
     Stmt,
     Ty,
 )
+from poplar_py.codelets.depth import MAX_DEPTH, deep
 from poplar_py.diagnostics import Location, VerifyError
 from poplar_py.types import bf16, bool_, f16, i32, i64, u32
 
 __all__ = ["check_codelet"]
 
 MAX_LANES = 64
-MAX_DEPTH = 300
 _FLOAT_OPS = frozenset(
     "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
     "asinh "
@@ -36,6 +36,7 @@ _LOGIC = frozenset("and or xor not min max".split())
 _VALUE_BLOCKS = frozenset("if for while loop block".split())
 
 
+@deep
 def check_codelet(ir: CodeletIR, file: str = "") -> None:
     """Raises VerifyError at the first thing that is not well formed."""
     _Checker(ir, file).run()
@@ -395,14 +396,14 @@ def _bitcast(c: _Checker, e: Expr, defined: set[str]) -> None:
 
 
 def _extract(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 1 and len(e.attr) == 1 and isinstance(e.attr[0], int)
+    ok = len(e.args) == 1 and len(e.attr) == 1 and type(e.attr[0]) is int
     c.need(ok and e.args[0].ty.lanes > 1, "extract of a vector")
     ok = 0 <= int(e.attr[0]) < e.args[0].ty.lanes and e.ty == Ty(e.args[0].ty.dtype)
     c.need(ok, "the lane does not exist")
 
 
 def _insert(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 2 and len(e.attr) == 1 and isinstance(e.attr[0], int)
+    ok = len(e.args) == 2 and len(e.attr) == 1 and type(e.attr[0]) is int
     ok = ok and e.args[0].ty == e.ty and e.ty.lanes > 1 and e.args[1].ty == Ty(e.ty.dtype)
     c.need(ok and 0 <= int(e.attr[0]) < e.ty.lanes, "insert of a lane")
 
@@ -410,7 +411,7 @@ def _insert(c: _Checker, e: Expr, _defined: set[str]) -> None:
 def _shuffle(c: _Checker, e: Expr, _defined: set[str]) -> None:
     ok = len(e.args) == 2 and e.args[0].ty == e.args[1].ty and e.args[0].ty.lanes > 1
     ok = ok and e.ty == Ty(e.args[0].ty.dtype, len(e.attr)) and len(e.attr) > 1
-    ok = ok and all(isinstance(k, int) and 0 <= k < 2 * e.args[0].ty.lanes for k in e.attr)
+    ok = ok and all(type(k) is int and 0 <= k < 2 * e.args[0].ty.lanes for k in e.attr)
     c.need(ok, "shuffle of two vectors")
 
 

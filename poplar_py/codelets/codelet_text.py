@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from poplar_py.codelets.codelet_ir import BINARY, COMPARE, UNARY, CodeletIR, Expr, Field, Stmt, Ty
+from poplar_py.codelets.depth import MAX_DEPTH, deep
 from poplar_py.diagnostics import Location, ParseError, quote_name, register_source
 from poplar_py.types import DTYPES
 
@@ -35,6 +36,7 @@ def _name(text: str) -> str:
     return text if _PLAIN.match(text) else quote_name(text)
 
 
+@deep
 def print_codelet(ir: CodeletIR, lines: bool = True) -> str:
     """The text of one codelet, ending in a newline. `lines=False` leaves source lines out."""
     kind = "multi" if ir.multi else "vertex"
@@ -131,7 +133,7 @@ _TOKEN = re.compile(
     (?P<punct>[-{}()\[\]:,=@%&*!])""",
     re.VERBOSE,
 )
-_MAX_DEPTH = 400
+_MAX_DEPTH = MAX_DEPTH
 
 
 class _Parser:
@@ -218,6 +220,7 @@ def unquote(text: str) -> str:
     return _ESCAPE.sub(lambda m: chr(int(m[2], 16)) if m[2] else plain.get(m[1], m[1]), text[1:-1])
 
 
+@deep
 def parse_codelet(text: str, file: str = "<codelet>", offset: int = 0) -> CodeletIR:
     """Parse one codelet. Raises ParseError; `offset` lines come before the text in `file`.
 

@@ -30,6 +30,7 @@ from poplar_py.codelets.codelet_ir import (
     walk_expr,
     walk_stmts,
 )
+from poplar_py.codelets.depth import deep
 from poplar_py.types import DType, bf16, bool_, f16, f32
 
 __all__ = ["IssueModel", "Sizes"]
@@ -112,6 +113,7 @@ class Node:
 class IssueModel:
     """Cycles and code bytes of one codelet."""
 
+    @deep
     def __init__(self, ir: CodeletIR) -> None:
         self.multi, self.worker = ir.multi, ir.worker
         self.functions: set[str] = set()
@@ -141,6 +143,7 @@ class IssueModel:
         model.rows, model.multi, model.worker = rows, multi, worker
         return model
 
+    @deep
     def cycles(self, sizes: Sizes, state: Sizes) -> Array:
         """Worker cycles per vertex, int64[n]; of a MultiVertex, tile cycles with its launch."""
         shape = np.broadcast_shapes(*(np.shape(v) for v in (*sizes.values(), *state.values())))

@@ -23,6 +23,7 @@ import numpy as np
 from poplar_py.codelets import build
 from poplar_py.codelets.codelet import Codelet, register_maker
 from poplar_py.codelets.codelet_ir import Expr, Ty
+from poplar_py.codelets.depth import deep
 from poplar_py.codelets.expr_eval import evaluate_ir
 from poplar_py.codelets.expr_map import MODES, map_ir
 from poplar_py.diagnostics import ParseError, PoplarPyError, TypeMismatch
@@ -42,7 +43,7 @@ __all__ = [
 
 Tree = tuple[Any, ...]
 Operand = build.Operand
-MAX_DEPTH = 200
+MAX_DEPTH = 150
 MAX_NODES = 4000
 PREFIX = "expr::Map"
 
@@ -261,9 +262,9 @@ def _short(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Tree:
-    """The tree of an expression: ("$", i), ("c", value, dtype | None), ("cast", t, dtype), (name, "
-    "...).
+    """The tree of an expression.
 
+    Nodes: ("$", i), ("c", value, dtype or None), ("cast", tree, dtype), (function, tree, ...).
     Raises ParseError.
     """
     parser = _Parser(text)
@@ -329,6 +330,7 @@ def _cast(value: Operand, dtype: DType) -> Expr:
 
 
 @lru_cache(maxsize=4096)
+@deep
 def result_dtype(text: str, dtypes: tuple[DType, ...]) -> DType:
     """Element type of the expression over inputs of the given types."""
     return _scalar_ir(text, dtypes).ty.dtype
@@ -340,6 +342,7 @@ def _scalar_ir(text: str, dtypes: tuple[DType, ...]) -> Expr:
     return build.as_expr(typed(parse(text), inputs))
 
 
+@deep
 def evaluate(text: str, arrays: Sequence[Any]) -> np.ndarray:
     """The expression over NumPy arrays, broadcast; the same types and roundings as the codelet.
 
@@ -350,6 +353,7 @@ def evaluate(text: str, arrays: Sequence[Any]) -> np.ndarray:
     return evaluate_ir(ir, {f"in{i}": a for i, a in enumerate(values)})
 
 
+@deep
 def map_codelet(
     text: str,
     in_dtypes: Sequence[DType],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from poplar_py.codelets.codelet_ir import Expr
+from poplar_py.codelets.depth import deep
 from poplar_py.types import DType, bool_
 
 __all__ = ["cast_array", "evaluate_ir"]
@@ -16,6 +17,7 @@ __all__ = ["cast_array", "evaluate_ir"]
 Array = np.ndarray[Any, Any]
 
 
+@deep
 def evaluate_ir(expr: Expr, inputs: dict[str, Array]) -> Array:
     """The value of a scalar expression tree, element by element over broadcast arrays."""
     with np.errstate(all="ignore"):

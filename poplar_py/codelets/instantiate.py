@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from poplar_py.codelets.arrays import MAX_ARRAY_BYTES, register_arrays
 from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Field, Ty, walk_stmts
+from poplar_py.codelets.depth import deep
 from poplar_py.codelets.errors import CodeletError
 from poplar_py.codelets.language_names import LAYOUTS
 from poplar_py.codelets.lower_expr import lower_expr
@@ -64,6 +65,7 @@ def instance_name(template: ClassTemplate, bindings: dict[str, Value]) -> str:
     return template.full_name + (f"<{','.join(parts)}>" if parts else "")
 
 
+@deep
 def instantiate(template: ClassTemplate, bindings: dict[str, Value]) -> CodeletIR:
     """Codelet IR of one instance. Raises CodeletError and TypeMismatch at the user's line."""
     probe = Lowering(template, bindings, ())

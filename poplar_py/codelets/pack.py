@@ -9,6 +9,7 @@ from typing import Any
 
 from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Field, Stmt, Ty
 from poplar_py.codelets.cycles import IssueModel, Node
+from poplar_py.codelets.depth import deep
 from poplar_py.types import DTYPES
 
 __all__ = ["Packed", "pack", "unpack"]
@@ -26,6 +27,7 @@ class Packed:
         self.fields = tuple(_field(f) for f in fields)
         self._model, self._body = model, body
 
+    @deep
     def ir(self) -> CodeletIR:
         """The IR, decoded."""
         body = _decode_body(marshal.loads(self._body))
@@ -33,6 +35,7 @@ class Packed:
         ir.__dict__["digest"] = self.digest
         return ir
 
+    @deep
     def model(self) -> IssueModel:
         """The issue model, without the IR."""
         program, overhead, code, rows = self._model
@@ -40,6 +43,7 @@ class Packed:
         return IssueModel.restored(nodes, overhead, code, rows, self.multi, self.worker)
 
 
+@deep
 def pack(ir: CodeletIR, model: IssueModel) -> bytes:
     """The bytes of a lowered codelet."""
     facts = ([_encode_node(n) for n in model.program], model.overhead, model.code_bytes, model.rows)

@@ -122,3 +122,11 @@ def test_constants_keep_their_bits() -> None:
         got = expr.evaluate(text, [])
         assert got.dtype == value.dtype
         np.testing.assert_array_equal(got, value)
+
+
+def test_deep_expressions() -> None:
+    text = "$0"
+    for _ in range(74):
+        text = f"clamp(neg({text}),c(-2.0),c(2.5))"
+    x = array(f16, "full", 4)
+    np.testing.assert_array_equal(run_block(text, [x], ["full"]), expr.evaluate(text, [x]))
