@@ -72,8 +72,8 @@ def copy_records(src: Span, dst: Span) -> Records:
 
 def copy_cost(r: Records) -> Ints:
     """Host cost of each record in tenths of a nanosecond (measured orders of magnitude)."""
-    row = np.where((r.size & (r.size - 1) == 0) & (r.size <= 64), 10, 60)
-    return 40 + np.where(r.count > 1, row, 50) * r.count + r.nbytes // 3
+    row = np.where((r.size & (r.size - 1) == 0) & (r.size <= 64), 10, 40)
+    return 20 + row * r.count + r.nbytes * 2 // 3
 
 
 def overlap(a: Span, b: Span) -> bool:

@@ -187,7 +187,7 @@ def by_kernel(r: Records) -> list[tuple[str, Ints, NDArray[np.int64]]]:
     src, dst, size, count, ss, dt = r.columns()
     kind = np.where(count == 1, 0, 1)
     for k, nbytes in enumerate(ELEMENT_BYTES):
-        kind[(count > 1) & (size == nbytes)] = 2 + k
+        kind[size == nbytes] = 2 + k
     out: list[tuple[str, Ints, NDArray[np.int64]]] = []
     for k in range(2 + len(ELEMENT_BYTES)):
         i = np.flatnonzero(kind == k)

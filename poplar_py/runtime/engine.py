@@ -318,8 +318,8 @@ class TileEngine:
         self._counts[:] = 0
 
     def measure(self, program: int | str = 0, repeats: int = 10) -> NDArray[np.float64]:
-        """Host seconds every step of a program takes (replica 0, thread 0, waiting included), as the
-        mean of some runs: float64[steps]."""
+        """Host seconds every step of a program takes (replica 0, thread 0, waiting included), as
+        the mean of some runs: float64[steps]."""
         ticks = aligned(max(1, len(self.executable.steps)))
         total = 0.0
         self._pool.set(W.PROFILE, int(ticks.ctypes.data))

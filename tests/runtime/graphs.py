@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -190,8 +191,8 @@ class RandomProgram:
         rows = self.cuts(shape[0])
         cols = self.cuts(shape[1])
         lo, size = [], []
-        for a, b in zip(rows[:-1], rows[1:], strict=True):
-            for c, d in zip(cols[:-1], cols[1:], strict=True):
+        for a, b in pairwise(rows):
+            for c, d in pairwise(cols):
                 lo.append((a, c))
                 size.append((b - a, d - c))
         return np.array(lo), np.array(size)
