@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import Any, NoReturn
 
 import numpy as np
@@ -47,6 +48,7 @@ class Tokens:
         self.kinds: list[str] = []
         self.words: list[str] = []
         self.places: list[int] = []
+        self.line_ends = [m.start() for m in re.finditer("\n", text)]
         self.at = 0
         self.depth = 0
         self._scan()
@@ -70,8 +72,9 @@ class Tokens:
 
     def place(self, at: int) -> Location:
         """Line and column of a character."""
-        line = self.text.count("\n", 0, at)
-        return Location(self.file, line + self.first_line, at - self.text.rfind("\n", 0, at))
+        line = bisect_left(self.line_ends, at)
+        start = self.line_ends[line - 1] + 1 if line else 0
+        return Location(self.file, line + self.first_line, at - start + 1)
 
     def here(self) -> Location:
         """Where the next token stands."""
