@@ -25,7 +25,8 @@ from poplar_py.diagnostics import (
     UnknownName,
     UnsupportedOp,
 )
-from poplar_py.frontends.onnx import load_onnx, open_onnx
+from poplar_py.eval import evaluate
+from poplar_py.frontends.onnx import load_onnx, open_onnx, pack_outputs
 
 F = TensorProto.FLOAT
 
@@ -155,10 +156,34 @@ def test_strings_are_refused() -> None:
 
 
 def test_data_dependent_shape_is_refused() -> None:
-    node = helper.make_node("NonZero", ["x"], ["y"], name="where")
-    with pytest.raises(UnsupportedOp, match="NonZero") as caught:
-        load_onnx(model([node], {"x": [2]}, ["y"]))
-    assert caught.value.loc.name == "where"
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["i"]),
+        helper.make_node("Cast", ["i"], ["f"], to=F),
+        helper.make_node("ReduceSum", ["f"], ["y"], name="total"),
+    ]
+    with pytest.raises(UnsupportedOp, match="depends on values") as caught:
+        load_onnx(model(nodes, {"x": [2]}, ["y"]))
+    assert caught.value.loc.name == "total"
+
+
+def test_data_dependent_output_is_cut_by_the_host() -> None:
+    node = helper.make_node("NonZero", ["x"], ["y"])
+    module = load_onnx(model([node], {"x": [4]}, ["y"]))
+    outputs = evaluate(module.main, {"x": np.asarray([0, 2, 0, 1], np.float32)})
+    np.testing.assert_array_equal(pack_outputs(module, list(outputs))[0], [[1, 3]])
+
+
+def test_large_data_is_never_a_compile_time_value() -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["n"], to=TensorProto.INT64),
+        helper.make_node("ConstantOfShape", ["n"], ["y"]),
+    ]
+    with pytest.raises(UnsupportedOp, match="depends on x"):
+        open_onnx(model(nodes, {"x": [100]}, ["y"])).shape_inputs()
+    small = open_onnx(model(nodes, {"x": [2]}, ["y"]))
+    assert small.shape_inputs() == ("x",)
+    made = small.specialise(consts={"x": np.asarray([2, 3], np.float32)})
+    assert made.main.outputs[0].shape == (2, 3)
 
 
 def test_free_dims_are_listed() -> None:

@@ -21,7 +21,7 @@ from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, Result
 from poplar_py.frontends.onnx.proto import TAGS, ProtoReader
-from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Seq, Strings, Val
+from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Bounded, Seq, Strings, Val
 
 __all__ = ["Importer", "Scope"]
 
@@ -334,7 +334,7 @@ def _type_proto(value: Any_ | None) -> bytes:
 
 
 def _listed(result: Result) -> Sequence[Any_]:
-    return [result] if isinstance(result, Val | Seq | Strings | Absent) else result
+    return [result] if isinstance(result, Val | Seq | Strings | Absent | Bounded) else result
 
 
 def _order(nodes: Sequence[protos.NodeProto], wanted: set[str], scope: Scope) -> list[int]:

@@ -31,7 +31,16 @@ from poplar_py.frontends.onnx.proto import (
     parse_model,
     read_model,
 )
-from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Array, NeedsStatic, Seq, Val
+from poplar_py.frontends.onnx.values import (
+    ABSENT,
+    Absent,
+    Any_,
+    Array,
+    Bounded,
+    NeedsStatic,
+    Seq,
+    Val,
+)
 from poplar_py.ir.core import Graph, Module, Op, Trait, Value
 from poplar_py.types import Dim, TensorType, dtype_of
 
@@ -132,10 +141,14 @@ class OnnxModel:
     ) -> tuple[str, ...]:
         """The next inputs that have to be consts beyond the given ones; () when none is missing."""
         values = {k: np.asarray(v) for k, v in (consts or {}).items()}
+        types = self._bind(dict(dims or {}), dict(shapes or {}), values)
         try:
-            self._import(self._bind(dict(dims or {}), dict(shapes or {}), values), values)
+            self._import(types, values)
         except NeedsStatic as need:
-            return tuple(sorted(need.deps - set(values)))
+            new = sorted(need.deps - set(values))
+            if any(not _may_bind_type(types.get(name)) for name in new):
+                raise self._missing_const(need) from None
+            return tuple(new)
         return ()
 
     def _missing_const(self, need: NeedsStatic) -> PoplarPyError:
@@ -396,6 +409,10 @@ def _add_output(
 ) -> tuple[str, str, int, str]:
     if isinstance(result, Absent):
         return name, "absent", 0, ""
+    if isinstance(result, Bounded):
+        graph.add_output(importer.builder.use(result.val), name)
+        graph.add_output(importer.builder.use(result.count), f"{name}.count")
+        return name, f"bounded {result.axis}", 2, result.val.tag
     if isinstance(result, Seq):
         tag = ""
         for i, item in enumerate(result.items):
@@ -463,18 +480,30 @@ def _is_nested(shape: Any) -> bool:
 
 
 def _may_bind(feed: Array | None) -> bool:
-    if feed is None:
+    """Whether a program may be made for the value of an input: few numbers, floats fewer."""
+    return feed is not None and _may_bind_type(TensorType(dtype_of(feed.dtype), feed.shape))
+
+
+def _may_bind_type(kind: Any) -> bool:
+    if not isinstance(kind, TensorType):
         return False
-    return feed.size <= (_MAX_FLOAT_CONST if feed.dtype.kind not in "iub" else _MAX_CONST)
+    return kind.numel <= (_MAX_FLOAT_CONST if kind.dtype.is_float else _MAX_CONST)
 
 
 def pack_outputs(module: Module, arrays: Sequence[Array]) -> list[Any]:
-    """Flat outputs of a module as the model declares them: sequences as lists, absent ones None,
-    stored element types as those of ml_dtypes."""
+    """Flat outputs of a module as the model declares them.
+
+    Sequences become lists, absent ones None, bounded ones are cut to the size the device counted,
+    stored element types become those of ml_dtypes.
+    """
     out: list[Any] = []
     flat = iter(arrays)
     for _, kind, count, tag in module.metadata["onnx_outputs"]:
-        items = [_restore(next(flat), tag) for _ in range(count)]
+        items = [next(flat) for _ in range(count)]
+        if kind.startswith("bounded"):
+            axis, size = int(kind.split()[1]), int(items[1].reshape(()))
+            items = [items[0][(slice(None),) * axis + (slice(size),)]]
+        items = [_restore(item, tag) for item in items]
         out.append(items if kind == "sequence" else items[0] if items else None)
     return out
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from poplar_py.diagnostics import InputError, Location
+from poplar_py.diagnostics import InputError, Location, UnsupportedOp
 from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
-from poplar_py.frontends.onnx.values import Absent, Any_, Array, Seq, Strings, Val
+from poplar_py.frontends.onnx.values import Absent, Any_, Array, Bounded, Seq, Strings, Val
 from poplar_py.types import DType
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ class Node:
         item = self.raw(i)
         if isinstance(item, Val):
             return item
+        if isinstance(item, Bounded):
+            raise UnsupportedOp(
+                f"{self.op_type}: the size of input {i} depends on values computed on the device",
+                self.loc,
+                "let the host do what follows, or use a mask of fixed size",
+            )
         kind = type(item).__name__.lower()
         raise InputError(f"{self.op_type}: input {i} is {kind}, not a numeric tensor", self.loc)
 

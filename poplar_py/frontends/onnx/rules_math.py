@@ -11,7 +11,7 @@ from poplar_py.diagnostics import InputError, TypeMismatch
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, imports
 from poplar_py.frontends.onnx.rules_narrow import convert
-from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Strings, Val
+from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Bounded, Strings, Val
 from poplar_py.ir.core import Op
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import tensor
@@ -217,7 +217,11 @@ def cast(b: Builder, n: Node) -> Any_:
     dtype, tag = n.dtype("to", 1)
     if isinstance(item, Strings):
         return _from_strings(b, n, item, dtype, tag)
-    return convert(b, n[0], dtype, tag, bool(n.int("saturate", 1)), n.str("round_mode", "up"))
+    saturate, mode = bool(n.int("saturate", 1)), n.str("round_mode", "up")
+    if isinstance(item, Bounded):
+        inner = convert(b, item.val, dtype, tag, saturate, mode)
+        return Bounded(inner, item.count, item.axis)
+    return convert(b, n[0], dtype, tag, saturate, mode)
 
 
 def _to_strings(b: Builder, n: Node) -> Strings:

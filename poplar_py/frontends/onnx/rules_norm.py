@@ -103,17 +103,16 @@ _FEW_CHANNELS = 1024
 
 
 def _channel_mean(b: Builder, x: Val, size: int) -> Val:
-    """The sum over a window of `size` channels, divided by size; channels outside count as zeros."""
+    """Sum over a window of `size` channels, divided by size; channels outside count as 0."""
     low, high = (size - 1) // 2, size - 1 - (size - 1) // 2
     channels = x.shape[1]
     spatial = x.rank - 2
-    if x.dtype in (f16, f32) and isinstance(channels, int) and channels <= _FEW_CHANNELS:
-        if 1 <= spatial <= 3:
-            step = np.arange(channels)[None, :] - np.arange(channels)[:, None]
-            band = ((step >= -low) & (step <= high)) / size
-            w = b.const(band.reshape((channels, channels, *(1,) * spatial)), x.dtype)
-            ones, zeros = (1,) * spatial, (0,) * (2 * spatial)
-            return b.emit(nn.Conv, x, w, None, strides=ones, pads=zeros, dilations=ones, groups=1)
+    if x.dtype in (f16, f32) and channels <= _FEW_CHANNELS and 1 <= spatial <= 3:
+        step = np.arange(channels)[None, :] - np.arange(channels)[:, None]
+        band = ((step >= -low) & (step <= high)) / size
+        w = b.const(band.reshape((channels, channels, *(1,) * spatial)), x.dtype)
+        ones, zeros = (1,) * spatial, (0,) * (2 * spatial)
+        return b.emit(nn.Conv, x, w, None, strides=ones, pads=zeros, dilations=ones, groups=1)
     # an average pool along the axis of channels
     rows, rest = x.shape[0], math.prod(x.shape[2:])
     mean = b.emit(

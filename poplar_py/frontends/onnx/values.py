@@ -15,7 +15,18 @@ from poplar_py.types import DType, TensorType
 if TYPE_CHECKING:
     from poplar_py.frontends.onnx.builder import Builder
 
-__all__ = ["ABSENT", "NO_DEPS", "Absent", "Any_", "Array", "NeedsStatic", "Seq", "Strings", "Val"]
+__all__ = [
+    "ABSENT",
+    "NO_DEPS",
+    "Absent",
+    "Any_",
+    "Array",
+    "Bounded",
+    "NeedsStatic",
+    "Seq",
+    "Strings",
+    "Val",
+]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 NO_DEPS: frozenset[str] = frozenset()
@@ -95,13 +106,25 @@ class Strings:
     array: Array
 
 
+@dataclass(eq=False, slots=True)
+class Bounded:
+    """A tensor of which only the first `count` (i32[]) places along `axis` are meant.
+
+    It may be an output, which the host cuts to size; most ops refuse it.
+    """
+
+    val: Val
+    count: Val
+    axis: int = 0
+
+
 class Absent:
     """An optional that holds nothing."""
 
 
 ABSENT = Absent()
 
-Any_ = Val | Seq | Strings | Absent
+Any_ = Val | Seq | Strings | Absent | Bounded
 
 
 class NeedsStatic(PoplarPyError):
