@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from poplar_py.diagnostics import Location, OutOfTileMemory
 from poplar_py.passes.context import PassContext
+from poplar_py.passes.exchange_items import mix
 from poplar_py.passes.memory_items import charged_bytes, collect_items
-from poplar_py.passes.plan_exchange import ExchangePlan, align_up, mix, tile_align
+from poplar_py.passes.plan_exchange import ExchangePlan
 from poplar_py.passes.registry import Pass, register
-from poplar_py.passes.tile_module import Items, TileModule
+from poplar_py.passes.tile_module import Items, TileModule, align_up, tile_align
 from poplar_py.poplar.arrays import I8, Bools, Ints, first_of_each
 
 LINE = 64

@@ -135,3 +135,16 @@ class Items:
     always: Bools
     names: list[str]
     locs: list[Location]
+
+
+def tile_align(nbytes: Ints) -> Ints:
+    """Alignment in bytes of storage of ``nbytes``: the next power of two, from 8 to 64."""
+    out = np.full(len(nbytes), 8, I8)
+    for a in (16, 32, 64):
+        out[nbytes > a // 2] = a
+    return out
+
+
+def align_up(value: Ints, to: Ints | int) -> Ints:
+    """Next multiples."""
+    return -(-value // to) * to

@@ -14,10 +14,9 @@ from poplar_py.executable.emit import Emitter
 from poplar_py.executable.executable import Executable, Initial, Region, Stream
 from poplar_py.executable.groups import GroupBuilder
 from poplar_py.executable.layout import Layout, span
-from poplar_py.passes.plan_exchange import align_up
 from poplar_py.passes.plan_memory import LINE
 from poplar_py.passes.plan_tiles import TilePlan, plan_tiles
-from poplar_py.passes.tile_module import TileModule
+from poplar_py.passes.tile_module import TileModule, align_up
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.program import Program

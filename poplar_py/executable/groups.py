@@ -17,8 +17,9 @@ from poplar_py.executable.tables import (
     find_order,
     store_state,
 )
+from poplar_py.passes.exchange_items import FieldPlan
 from poplar_py.passes.exchange_traffic import Pieces
-from poplar_py.passes.plan_exchange import ComputePlan, FieldPlan
+from poplar_py.passes.plan_exchange import ComputePlan
 from poplar_py.passes.plan_tiles import TilePlan
 from poplar_py.poplar.arrays import I8, Bools, Ints
 from poplar_py.poplar.groups import ComputeSet, StateVectors, VertexGroup
