@@ -66,25 +66,17 @@ def _matmul(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
     a = a.reshape((1, *a.shape)) if op.a.rank == 1 else a
     b = b.reshape((*b.shape, 1)) if op.b.rank == 1 else b
     shape, name = op.result.type.static_shape, ctx.name(op)
-    own = _bias(ctx, getattr(op, "bias", None))
 
     def emit(graph: Graph, prog: Sequence, bias: Array | None, epilogue: Epilogue | None) -> Tensor:
-        first = own if own is not None else bias
         out = poplin.mat_mul(
-            graph, a, b, prog, name, bias=first, epilogue=epilogue, out_dtype=dtype
+            graph, a, b, prog, name, bias=bias, epilogue=epilogue, out_dtype=dtype
         )
         return out.reshape(shape)
 
-    if getattr(op, "epilogue", "") or op.a.rank == 1 or op.b.rank == 1:
-        ctx.set(op.result, emit(ctx.graph, ctx.prog, None, _epilogue(ctx, op)))
+    if op.a.rank == 1 or op.b.rank == 1:
+        ctx.set(op.result, emit(ctx.graph, ctx.prog, None, None))
         return
-    put_off(ctx, op, emit, -1, own is not None)
-
-
-def _epilogue(ctx: LowerContext, op: Any) -> Epilogue | None:
-    """What the fuse pass made the product's vertices do to their sums."""
-    text = getattr(op, "epilogue", "")
-    return Epilogue(text, tuple(ctx.tensor(v) for v in op.extra)) if text else None
+    put_off(ctx, op, emit, -1, False)
 
 
 @rule("nn.matmul")
@@ -118,9 +110,6 @@ def _conv(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
             graph, x, w, first, params, prog, name, epilogue=epilogue, out_dtype=dtype
         )
 
-    if getattr(op, "epilogue", ""):
-        ctx.set(op.result, emit(ctx.graph, ctx.prog, None, _epilogue(ctx, op)))
-        return
     put_off(ctx, op, emit, 1, own is not None)
 
 
