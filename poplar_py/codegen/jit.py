@@ -41,7 +41,7 @@ def _initialize() -> None:
 class Jit:
     """Compiles kernels for one CPU and keeps them for its lifetime.
 
-    cpu: "native", or an LLVM CPU name such as "x86-64-v2" (with that name's features only).
+    cpu: "native", or a level below it such as "x86-64-v2" (with that level's features only).
     """
 
     def __init__(self, cpu: str = "native", cache_dir: str | Path | None = None) -> None:
@@ -67,12 +67,9 @@ class Jit:
 
     def _target_machine(self) -> Any:
         target = llvm.Target.from_triple(llvm.get_process_triple())
-        try:
-            return target.create_target_machine(
-                cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="small"
-            )
-        except RuntimeError as error:
-            raise OptionError(f"the CPU {self.cpu!r} cannot be compiled for: {error}") from None
+        return target.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="small"
+        )
 
     def load(self, kernels: Mapping[str, str | Callable[[], str]]) -> dict[str, int]:
         """Addresses of kernels given as {symbol: LLVM text}. Compiles what no cache has.
@@ -147,7 +144,24 @@ class Jit:
         builder.getModulePassManager().run(module, builder)
 
 
+_LEVELS: dict[str, tuple[str, ...]] = {
+    "x86-64": (),
+    "x86-64-v2": ("sse4.2", "popcnt"),
+    "x86-64-v3": ("avx2", "bmi2", "fma", "f16c"),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+
+
 def _cpu(name: str) -> tuple[str, str]:
-    if name != "native":
-        return name, ""
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    """LLVM's CPU name and features. Raises OptionError for what this machine cannot run."""
+    host = llvm.get_host_cpu_features()
+    if name in ("native", llvm.get_host_cpu_name()):
+        return llvm.get_host_cpu_name(), host.flatten()
+    levels = _LEVELS if llvm.get_process_triple().startswith("x86_64") else {"generic": ()}
+    if name not in levels:
+        known = ", ".join(["native", *levels])
+        raise OptionError(f"the CPU {name!r} is not known", remedy=f"use one of {known}")
+    missing = [f for f in levels[name] if not host.get(f)]
+    if missing:
+        raise OptionError(f"this machine cannot run {name} code: it lacks {', '.join(missing)}")
+    return name, ""

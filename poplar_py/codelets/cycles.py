@@ -61,7 +61,13 @@ _STEP: dict[str, tuple[float, float]] = {
     "rsqrt": (8, 19),
     "sqrt": (10, 23),
     "select": (2, 2),
-    "abs": (1, 1),
+    "abs": (2, 4),
+    "eq": (7, 9),
+    "ne": (10, 11),
+    "lt": (7, 9),
+    "le": (7, 9),
+    "gt": (7, 9),
+    "ge": (7, 9),
 }
 # Cycles of one element, for functions that run element by element.
 _ELEMENT: dict[str, tuple[float, float]] = {
@@ -81,6 +87,7 @@ _ELEMENT: dict[str, tuple[float, float]] = {
 _OTHER_FUNCTION = 150.0  # own: asin, sinh, log1p, ...
 _SOFT_DOUBLE = {"add": 60.0, "sub": 60.0, "mul": 70.0, "fma": 130.0, "div": 300.0, "sqrt": 400.0}
 _INT_DIVIDE = 270.0
+_INT_LANE = 5.0  # of a vector operation on ints: 7 an element in all with its load and store
 _FUNCTION_BYTES = 160  # own: code of a function that is called
 
 
@@ -286,7 +293,11 @@ class IssueModel:
             self.functions.add("int divide")
             return
         words = 1 if d.size <= 4 else 3
-        _issue(cost, main=words * (lanes if d is not bool_ else -(-lanes // 8)))
+        if lanes == 1 or d is bool_:
+            _issue(cost, main=words * -(-lanes // 8))
+            return
+        cost.main += words * _INT_LANE * lanes
+        cost.code += 4 * words * lanes
 
     def _float(self, op: str, d: DType, lanes: int, cost: Cost) -> None:
         half = d in (f16, bf16)
