@@ -136,9 +136,17 @@ class ProtoReader:
     def __init__(self, folder: Path | None, file: str) -> None:
         self.folder = folder
         self.file = file
+        # Read once for all imports of a model; the messages are kept so that ids stay unique.
+        self._kept: dict[int, tuple[Any, Array, str]] = {}
 
     def array(self, proto: protos.TensorProto, loc: Location) -> tuple[Array, str]:
         """Array (as stored) and tag of a tensor. Raises FileError, ShapeError or TypeMismatch."""
+        kept = self._kept.get(id(proto))
+        if kept is None:
+            kept = self._kept[id(proto)] = (proto, *self._read(proto, loc))
+        return kept[1], kept[2]
+
+    def _read(self, proto: protos.TensorProto, loc: Location) -> tuple[Array, str]:
         shape = tuple(int(d) for d in proto.dims)
         name = proto.name or "a tensor"
         if any(d < 0 for d in shape) or math.prod(shape) > 1 << 33:

@@ -66,12 +66,20 @@ _BINARY: dict[str, type[Op]] = {
 }
 
 
+def _aligned(b: Builder, n: Node) -> Val:
+    """The second operand; before opset 7 its first axis lies at axis `axis` of the first one."""
+    x, y = n[0], n[1]
+    if n.version >= 7 or n.domain or not n.set("axis"):
+        return y
+    return b.reshape(y, [*y.shape, *(1,) * (x.rank - n.int("axis") - y.rank)])
+
+
 def _enter_tables() -> None:
     def unary(cls: type[Op]) -> Callable[[Builder, Node], Val]:
         return lambda b, n: b.emit(cls, n[0])
 
     def binary(cls: type[Op]) -> Callable[[Builder, Node], Val]:
-        return lambda b, n: b.emit(cls, n[0], n[1])
+        return lambda b, n: b.emit(cls, n[0], _aligned(b, n))
 
     for name, cls in _UNARY.items():
         IMPORT["", name] = unary(cls)
