@@ -200,7 +200,7 @@ def test_epilogue_and_bias() -> None:
 
     def build(b: Builder, x: Value, r: Value) -> Value:
         h = b.add(R["math.add"], b.add(R["nn.matmul"], x, b.constant(w)), b.constant(c))
-        return b.add(R["math.map"], (h, r), "relu(add($0,$1))", f32)
+        return b.add(R["nn.relu"], b.add(R["math.add"], h, r))
 
     module = check(build, normal(16, 32), normal(16, 48))
     names = [g.codelet.name for cs in module.graph.compute_sets for g in cs.groups]
