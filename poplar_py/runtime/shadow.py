@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poplar_py.codegen.program import WORDS, Op
+from poplar_py.codelets.codelet_ir import CodeletIR, Expr, walk_stmts
 from poplar_py.codelets.rows import FieldSlot, row_layout
 from poplar_py.diagnostics import UNKNOWN, InvalidProgram, Location
 from poplar_py.executable.code import TARGET_WORD
@@ -68,6 +69,7 @@ class Shadow:
         self.exe, self.code = exe, code
         self.written = np.zeros((replicas, exe.arena_bytes), np.bool_)
         self._spans: dict[int, list[_Span]] = {}
+        self._reads: dict[str, set[str]] = {}
         self._copies: dict[int, list[tuple[int, int, int]]] = {}
         for initial in exe.initial:
             for at, n in zip(initial.at.tolist(), initial.nbytes.tolist(), strict=True):
@@ -106,8 +108,12 @@ class Shadow:
 
     def _vertices(self, number: int, shadow: NDArray[np.bool_]) -> None:
         spans = self._of_table(number)
+        codelet = self.exe.codelets[int(self.exe.tables[number].kernel.partition(":")[2])]
+        if codelet.digest not in self._reads:
+            self._reads[codelet.digest] = fields_read(codelet.ir)
+        read = self._reads[codelet.digest]
         for s in spans:
-            if s.slot.field.kind == "out":
+            if s.slot.field.kind == "out" or s.slot.field.name not in read:
                 continue
             known = np.flatnonzero(s.nbytes > 0)
             key = np.stack([s.at[known], s.nbytes[known]], 1)
@@ -168,6 +174,23 @@ class Shadow:
         begin = m.base[items.tile] + m.at
         hit = np.flatnonzero((begin <= address) & (address < begin + items.nbytes))
         return " or ".join(items.names[int(items.item[k])] for k in hit[:4].tolist())
+
+
+def fields_read(ir: CodeletIR) -> set[str]:
+    """Fields whose elements a codelet may load (an InOut field may only be stored to)."""
+    found: set[str] = set()
+
+    def look(e: Expr) -> None:
+        args = e.args[1:] if e.op in ("len", "rowlen", "nrows") else e.args
+        if e.op in ("field", "row", "state"):
+            found.add(str(e.attr[0]))
+        for a in args:
+            look(a)
+
+    for s in walk_stmts(ir.body):
+        for a in s.args[1:] if s.op in ("store", "prefetch") else s.args:
+            look(a)
+    return found
 
 
 def copy_rows(exe: Executable, number: int) -> tuple[Ints, Ints, Ints]:
