@@ -73,6 +73,11 @@ def source(body: str) -> str:
     return HEAD + "        " + body + "\n"
 
 
+def compile_source(library: CodeletLibrary, text: str) -> None:
+    library.add_source(text, "v.py")
+    library.get("V<float,2>")
+
+
 @pytest.mark.parametrize("body", CASES)
 def test_refused(body) -> None:
     message, col = CASES[body]
@@ -82,8 +87,7 @@ def test_refused(body) -> None:
         library.get("V<float,2>")
         return
     with pytest.raises(PoplarPyError) as caught:
-        library.add_source(source(body), "v.py")
-        library.get("V<float,2>")
+        compile_source(library, source(body))
     assert message in caught.value.message
     assert caught.value.loc.file == "v.py"
     if col:
@@ -140,8 +144,7 @@ def test_deep_expressions_end_in_an_error() -> None:
     library = CodeletLibrary()
     text = source("x = " + "+".join(["self.k"] * 3000))
     with pytest.raises(PoplarPyError, match="too deeply"):
-        library.add_source(text, "v.py")
-        library.get("V<float,2>")
+        compile_source(library, text)
 
 
 # ---------------------------------------------------------------- checked runs
@@ -216,7 +219,8 @@ def test_unchecked_division_never_traps() -> None:
     [
         "while self.k > 0:\n            self.y[0] += 1.0",
         "for i in range(1000000000):\n            self.y[0] += 1.0",
-        "for i in range(100000):\n            for j in range(100000):\n                self.y[0] += 1.0",
+        "for i in range(100000):\n            for j in range(100000):\n                self.y[0] "
+        "+= 1.0",
     ],
 )
 def test_checked_loops_stop(body) -> None:

@@ -85,8 +85,7 @@ def test_random_trees(text, dtypes, checked) -> None:
     arrays = [array(d, m, k) for k, (d, m) in enumerate(zip(dtypes, modes, strict=True))]
     try:
         want = expr.evaluate(text, arrays)
-    except PoplarPyError as error:
-        assert error.message
+    except PoplarPyError:
         return
     got = run_block(text, arrays, modes, checked=checked)
     assert got.dtype == want.dtype
