@@ -133,14 +133,15 @@ class PmlModel(LoadedModel):
 
     @property
     def outputs(self) -> dict[str, TensorType]:
-        return {}
+        return self.source.outputs
 
     def specialise(
         self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
     ) -> Specialisation:
         del values
         graph = Graph(inputs=[Value(t, name) for name, t in self._inputs.items()])
-        module = self.source.build(bind_shapes(graph, shapes, {**self.dims, **dims}))
+        bound = bind_shapes(graph, shapes, dims)  # of one replica; those of the load are of all
+        module = self.source.build({**self.dims, **bound})
         held = {name: make_constant(module, name, np.asarray(v)) for name, v in consts.items()}
         return Specialisation(module, consts=held)
 

@@ -11,7 +11,7 @@ import pytest
 from poplar_py import ir
 from poplar_py.diagnostics import NestingTooDeep, PoplarPyError
 from poplar_py.eval import evaluate
-from poplar_py.frontends.pml import load_pml, parse_pml
+from poplar_py.frontends.pml import load_pml, parse_pml, read_pml
 from poplar_py.ops.core import Constant
 
 HEAD = "model m(x: f32[4]) -> y: f32[4] {\n"
@@ -180,3 +180,12 @@ def test_every_builtin_has_a_docstring() -> None:
     from poplar_py.frontends.pml.builtins import BUILTINS
 
     assert all(fn.__doc__ or name == "square" for name, fn in BUILTINS.items())
+
+
+def test_declared_types() -> None:
+    text = "model m(x: f32[n, 4]) -> (y: f32[n, 4], z: f32[n * 2]) { y = x\n z = x[:, 0] }"
+    source = read_pml(text)
+    assert str(source.inputs) == "{'x': f32[n,4]}"
+    assert str(source.outputs) == "{'y': f32[n,4]}"
+    with pytest.raises(PoplarPyError, match="no size to compute"):
+        source.build()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,9 +35,9 @@ from poplar_py.frontends.pml.values import (
 )
 from poplar_py.frontends.pml.weights import load_weight
 from poplar_py.ir.core import Module, Value
-from poplar_py.types import DTYPES
+from poplar_py.types import DTYPES, TensorType
 
-__all__ = ["MAX_STEPS", "elaborate"]
+__all__ = ["MAX_STEPS", "declared_types", "elaborate"]
 
 MAX_STEPS = 100_000
 """Ops and statements of one model: a limit against `repeat` inside `repeat`."""
@@ -49,6 +49,14 @@ def elaborate(model: ast.Model, defs: Mapping[str, ast.Def], dims: Mapping[str, 
     """The module of a model; `dims` gives sizes for free dims. Raises located errors."""
     with _deep_recursion():
         return _Elaborator(defs).model(model, dims)
+
+
+def declared_types(model: ast.Model) -> tuple[dict[str, TensorType], dict[str, TensorType]]:
+    """Types of inputs and outputs as the head of a model declares them, with free dims.
+
+    Outputs whose dims are computed from free ones are left out. Raises located errors.
+    """
+    return _Elaborator({}).declared(model)
 
 
 @contextmanager
@@ -84,6 +92,18 @@ class _Elaborator(Caller):
             self._model_outputs(model, frame)
         self.errors.raise_if_any()
         return Module(model.name, [self.graph])
+
+    def declared(self, model: ast.Model) -> tuple[dict[str, TensorType], dict[str, TensorType]]:
+        frame = Frame("")
+        for parameter in model.parameters:
+            with self._reporting():
+                self._input(parameter, frame)
+        self.errors.raise_if_any()
+        outputs: dict[str, TensorType] = {}
+        for index, result in enumerate(model.results):
+            with suppress(PoplarPyError):
+                outputs[result.name or f"output{index}"] = self.tensor_type(result.type, frame)
+        return {v.name: v.type for v in self.graph.inputs}, outputs
 
     def _input(self, parameter: ast.Parameter, frame: Frame) -> None:
         node = parameter.type

@@ -15,7 +15,7 @@ from poplar_py.diagnostics import (
     UnknownName,
 )
 from poplar_py.frontends.pml import ast
-from poplar_py.frontends.pml.elaborate import elaborate
+from poplar_py.frontends.pml.elaborate import declared_types, elaborate
 from poplar_py.frontends.pml.weights import inside
 from poplar_py.ir.core import Module
 from poplar_py.ir.resources import read_text
@@ -40,8 +40,12 @@ class PmlSource:
     @property
     def inputs(self) -> dict[str, TensorType]:
         """Declared types of the inputs. Raises what building would raise about them."""
-        header = ast.Model(self.model.loc, self.name, self.model.parameters, (), ast.Block(()))
-        return {v.name: v.type for v in elaborate(header, {}, {}).main.inputs}
+        return declared_types(self.model)[0]
+
+    @property
+    def outputs(self) -> dict[str, TensorType]:
+        """Declared types of the outputs, but for those with dims computed from free ones."""
+        return declared_types(self.model)[1]
 
     def build(self, dims: Mapping[str, int] | None = None) -> Module:
         """The module; `dims` gives sizes for free dims."""
