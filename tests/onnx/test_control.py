@@ -128,6 +128,18 @@ def test_while_loop_on_device() -> None:
     assert "core.loop" in agree(model, feeds)
 
 
+@pytest.mark.parametrize("trip", [2, 50, 2**63 - 1])
+def test_while_loop_with_known_count(trip: int) -> None:
+    nodes = [
+        *HALVE,
+        helper.make_node("ReduceMax", ["a_out"], ["top"], keepdims=0),
+        helper.make_node("Constant", [], ["edge"], value_float=0.1),
+        helper.make_node("Greater", ["top", "edge"], ["go_out"]),
+    ]
+    feeds = {"c": np.asarray(True), "x": np.asarray([1.0, -8.0], np.float32)}
+    assert "core.loop" in agree(loop_model(nodes, 0, trip), feeds)
+
+
 @pytest.mark.parametrize("trip", [1, 5, 200])
 def test_loop_collects_outputs(trip: int) -> None:
     nodes = [

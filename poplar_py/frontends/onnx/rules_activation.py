@@ -34,7 +34,10 @@ def gelu(b: Builder, n: Node) -> Val:
 
 @imports("PRelu")
 def prelu(b: Builder, n: Node) -> Val:
-    return b.select(b.less(n[0], 0), n[0] * n[1], n[0])
+    x, slope = n[0], n[1]
+    if n.version < 7 and slope.rank == 1 and slope.numel > 1 and x.rank > 1:
+        slope = b.reshape(slope, (slope.numel, *(1,) * (x.rank - 2)))
+    return b.select(b.less(x, 0), x * slope, x)
 
 
 @imports("Elu")

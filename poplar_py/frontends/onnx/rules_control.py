@@ -22,6 +22,7 @@ UNROLL_NODES = 256
 """Unroll a loop when trips times nodes of its body is at most this."""
 
 _MAX_TRIPS = 50_000
+_ENDLESS = 2**31 - 1
 
 Step = Callable[[Val, list[Val]], "tuple[Val | None, list[Val]]"]
 
@@ -145,9 +146,16 @@ class _Loop:
 
     @property
     def trip(self) -> int | None:
+        """The known trip count; None also where it is "for ever" (exporters write 2^63 - 1)."""
         if self.limit is None or self.limit.const is None:
             return None
-        return max(0, int(self.limit.const.reshape(-1)[0]))
+        count = int(self.limit.const.reshape(-1)[0])
+        return None if self.endless else max(0, count)
+
+    @property
+    def endless(self) -> bool:
+        known = None if self.limit is None else self.limit.const
+        return known is not None and int(known.reshape(-1)[0]) > _ENDLESS
 
     def run(self, i: Val, values: Sequence[Any_]) -> tuple[Val, list[Any_], list[Any_]]:
         """One pass through the body: next condition, carried values, scan outputs."""
@@ -171,7 +179,7 @@ def loop(b: Builder, n: Node) -> Sequence[Any_]:
     trip = state.trip
     small = trip is not None and trip * max(1, len(body.node)) <= UNROLL_NODES
     start_known = state.cond is None or state.cond.const is not None
-    if start_known and (small or not plain or (state.limit is None and _constant_cond(state))):
+    if start_known and (small or not plain or (trip is None and _constant_cond(state))):
         mark = len(b.block)
         found = _unroll(state)
         if found is not None:
@@ -284,8 +292,8 @@ def _on_device(state: _Loop) -> list[Any_]:
     elif cond is None:
         cond = b.const(True)
     limit = None
-    if trip is None and state.limit is not None:
-        limit = b.reshape(b.cast(state.limit, i32), ())
+    if trip is None and state.limit is not None and not state.endless:
+        limit = b.reshape(b.cast(b.minimum(state.limit, _ENDLESS), i32), ())
     if trip is None and limit is None and cond is None:
         raise UnsupportedOp("the loop never ends", state.n.loc)
     return list(

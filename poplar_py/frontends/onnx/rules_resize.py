@@ -49,7 +49,7 @@ def upsample(b: Builder, n: Node) -> Val:
     x = n[0]
     known = b.known(n[1], "the scales").reshape(-1) if n.has(1) else n.floats("scales")
     scales = [float(s) for s in known]
-    sizes = [math.floor(d * s) for d, s in zip(x.shape, scales, strict=True)]
+    sizes = _scaled(x.shape, scales)
     mode = n.str("mode", "nearest")
     kind = _Mode(mode, "asymmetric", "floor", -0.75, False, False, 0.0)
     return _resize(b, x, range(x.rank), sizes, scales, kind, [])
@@ -66,7 +66,7 @@ def resize(b: Builder, n: Node) -> Val:
     if n.has(scale_at):
         scales = [float(s) for s in b.known(n[scale_at], "the scales").reshape(-1)]
     if scales:
-        sizes = [math.floor(d * s) for d, s in zip(dims, scales, strict=True)]
+        sizes = _scaled(dims, scales)
     elif n.has(3):
         sizes = list(b.ints(n[3], "the sizes"))
         scales = [s / d for s, d in zip(sizes, dims, strict=True)]
@@ -79,6 +79,12 @@ def resize(b: Builder, n: Node) -> Val:
     if mode.transform == "tf_crop_and_resize":
         roi = [float(v) for v in b.known(n[1], "the region").reshape(-1)]
     return _resize(b, x, axes, sizes, scales, mode, roi)
+
+
+def _scaled(dims: Sequence[int], scales: Sequence[float]) -> list[int]:
+    """Sizes after scaling, in f32 as everybody computes them."""
+    pairs = zip(dims, scales, strict=True)
+    return [int(np.floor(np.float32(d) * np.float32(s))) for d, s in pairs]
 
 
 def _keep_ratio(
