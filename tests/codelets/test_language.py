@@ -194,8 +194,9 @@ class Vectors(Vertex, Generic[T]):
         self.out[0] = sum16(a) + max16(b) * min16(a)
         store16(self.out, 1, select(a < b, a, b))
         store16(self.out, 17, fma(a, b, splat16(1.0)), 5)
-        store16(self.out, 22, shuffle(a, b, (0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
-        23))) store16(self.out, 38, gather(self.x, load16(self.index, 0)))
+        pairs = (0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+        store16(self.out, 22, shuffle(a, b, pairs))
+        store16(self.out, 38, gather(self.x, load16(self.index, 0)))
         store16(self.out, 54, f32x16(iota16()) * insert(a, 3, 2.5)[3])
         wide = array(f32, 32)
         store16(wide, 3, a)
