@@ -152,8 +152,7 @@ def _prefetch(k: Kernel, s: Stmt) -> None:
 
 
 def _later_address(k: Kernel, s: Stmt) -> str:
-    """Element `index` of the same field of the vertex `distance` rows on (of this one near the "
-    "end).
+    """Element `index` of that field of the vertex `distance` rows on (of this one near the end).
 
     Rows may differ in length: what is read then may be no address, which a prefetch can bear;
     staying twice the distance away from the end keeps the read inside the table.

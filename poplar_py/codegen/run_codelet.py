@@ -45,8 +45,9 @@ def run_codelet(
     wide: bool = False,
     cpu: str = "native",
 ) -> Result:
-    """Run one or several vertices; each maps fields to arrays (lists of arrays for rank 2) or "
-    "state.
+    """Run one or several vertices, each a map of fields to arrays or state.
+
+    A field of rank 2 is a list of arrays.
 
     The result holds the arrays of the first vertex afterwards.
     """

@@ -7,7 +7,7 @@ to f32 and back. Unstructured flow is `leave` out of a named `block`, `break` an
 
 Expression ops
     const[value]  local[name]  iota  splat(x)
-    field[f]: ref   row[f](j): ref   state[f]   len(ref)   nrows[f]   rowlen[f](j)
+    field[f]: ref   row[f](j): ref   state[f]   len(ref)   nrows[f]
     load(ref, i[, n])   gather(ref, ivec)   aload[array](i)
     cast(x)  bitcast(x)  extract[k](v)  insert[k](v, s)  shuffle[lanes...](a, b)
     reduce_add reduce_mul reduce_min reduce_max (v)
@@ -59,7 +59,7 @@ BINARY = frozenset(
     "shr".split()
 )
 COMPARE = frozenset("eq ne lt le gt ge".split())
-TRAPPING = frozenset("load gather aload floordiv mod quot rem row rowlen".split())
+TRAPPING = frozenset("load gather aload floordiv mod quot rem row".split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -376,7 +376,7 @@ _EXPR_OPS = (
     | BINARY
     | COMPARE
     | frozenset(
-        "iota splat row state len nrows rowlen load gather aload cast bitcast extract insert "
+        "iota splat row state len nrows load gather aload cast bitcast extract insert "
         "shuffle "
         "reduce_add reduce_mul reduce_min reduce_max fma select andalso orelse choose".split()
     )

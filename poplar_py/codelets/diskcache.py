@@ -58,8 +58,7 @@ def write_entry(path: Path, data: bytes) -> None:
 
 @cache
 def source_version(package: str, prefixes: Sequence[str] = ()) -> str:
-    """Hash of the Python files of a package whose names start with one of `prefixes` (all: "
-    "none)."""
+    """Hash of a package's Python files, or of those whose names start with one of `prefixes`."""
     total = hashlib.sha256()
     for entry in sorted(resources.files(package).iterdir(), key=lambda e: e.name):
         wanted = not prefixes or entry.name.startswith(tuple(prefixes))
