@@ -30,6 +30,7 @@ class Variable:
         "_log_start",
         "_log_tile",
         "_mapping",
+        "_partial",
         "always_live",
         "base",
         "constant",
@@ -67,6 +68,7 @@ class Variable:
         self.always_live = False
         self.version = 0
         self._mapping: Mapping | None = None
+        self._partial: tuple[int, bool] = (-1, True)
         self._log_start = array("q")
         self._log_end = array("q")
         self._log_tile = array("q")
@@ -88,6 +90,13 @@ class Variable:
         self._clear_log()
         self._mapping = value
         self.version += 1
+
+    @property
+    def has_unmapped(self) -> bool:
+        """Whether some element is on no tile (kept until the mapping changes)."""
+        if self._partial[0] != self.version:
+            self._partial = (self.version, bool((self.mapping.tile < 0).any()))
+        return self._partial[1]
 
     def log(self, start: int, end: int, tile: int) -> None:
         """One more mapping of addresses ``[start, end)``; the last call wins."""

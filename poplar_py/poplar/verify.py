@@ -50,15 +50,18 @@ def verify(graph: Graph, programs: Sequence[Program]) -> None:
     check_nesting([*programs, *(f.program for f in graph.functions)])
     check_calls(programs)
     errors = ErrorList()
+    columns = variable_columns(graph)
     for cs in used_compute_sets(programs):
         with errors:
-            verify_compute_set(graph, cs)
+            verify_compute_set(graph, cs, columns)
     with errors:
         check_tensors_mapped(graph, programs)
     errors.raise_if_any()
 
 
-def verify_compute_set(graph: Graph, compute_set: ComputeSet) -> None:
+def verify_compute_set(
+    graph: Graph, compute_set: ComputeSet, columns: VariableColumns | None = None
+) -> None:
     """Edges inside their variables and of their types, all on tiles, no conflicts."""
     if compute_set.graph is not graph and compute_set not in graph.compute_sets:
         raise GraphError(
@@ -67,7 +70,7 @@ def verify_compute_set(graph: Graph, compute_set: ComputeSet) -> None:
     for group in compute_set.groups:
         check_vertex_tiles(group, graph.target.num_tiles)
         for name, edges in group.edges.items():
-            check_edges_inside(graph, group, name, edges)
+            check_edges_inside(graph, group, name, edges, columns)
     check_elements_mapped(graph, compute_set)
     check_conflicts(compute_set)
 
@@ -88,7 +91,7 @@ def check_vertex_tiles(group: VertexGroup, num_tiles: int) -> None:
 
 def unmapped_variables(graph: Graph) -> Bools:
     """Which variables have elements on no tile: bool per variable."""
-    return np.array([bool((v.mapping.tile < 0).any()) for v in graph.variables], np.bool_)
+    return np.array([v.has_unmapped for v in graph.variables], np.bool_)
 
 
 def check_elements_mapped(graph: Graph, compute_set: ComputeSet) -> None:
@@ -170,13 +173,38 @@ def check_tensors_mapped(graph: Graph, programs: Sequence[Program]) -> None:
 
 
 # ------------------------------------------------------------------------- types and bounds
-def check_edges_inside(graph: Graph, group: VertexGroup, name: str, edges: Edges) -> None:
-    """Records stay inside one variable, of elements as wide as the field's."""
+@dataclass(frozen=True)
+class VariableColumns:
+    """Facts about all variables as arrays, for checks that index them."""
+
+    size: Ints
+    width: Ints
+    constant: Bools
+
+
+def variable_columns(graph: Graph) -> VariableColumns:
+    """Size, bytes of an element, and whether it is a constant, of every variable."""
+    return VariableColumns(
+        as_ints([v.size for v in graph.variables]),
+        as_ints([v.dtype.size for v in graph.variables]),
+        np.array([v.constant is not None for v in graph.variables], np.bool_),
+    )
+
+
+def check_edges_inside(
+    graph: Graph,
+    group: VertexGroup,
+    name: str,
+    edges: Edges,
+    columns: VariableColumns | None = None,
+) -> None:
+    """Records stay inside one variable, of elements as wide as the field's; none written to is
+    a constant. ``columns`` saves work when many fields are checked."""
     if len(edges.start) == 0:
         return
     ids, bases = graph.locate_variables(edges.start)
-    sizes = as_ints([v.size for v in graph.variables])
-    width = as_ints([v.dtype.size for v in graph.variables])
+    columns = variable_columns(graph) if columns is None else columns
+    sizes, width = columns.size, columns.width
     field = next(f for f in group.codelet.fields if f.name == name)
     extent = edges.length + (edges.count - 1) * edges.stride
     filled = (edges.length > 0) & (edges.count > 0)
@@ -200,21 +228,19 @@ def check_edges_inside(graph: Graph, group: VertexGroup, name: str, edges: Edges
             source_text(loc),
         )
     if field.kind != "in":
-        _check_not_constant(graph, group, name, edges, ids)
+        _check_not_constant(graph, group, name, edges, columns.constant[ids])
 
 
 def _check_not_constant(
-    graph: Graph, group: VertexGroup, name: str, edges: Edges, ids: Ints
+    graph: Graph, group: VertexGroup, name: str, edges: Edges, bad: Bools
 ) -> None:
-    fixed = np.array([v.constant is not None for v in graph.variables], np.bool_)
-    bad = fixed[ids]
     if bool(bad.any()):
         r = int(np.argmax(bad))
         v = int(edges.record_vertex()[r])
         loc = group.location(v)
         raise GraphConnectionError(
             f"field {name!r} of {group.describe(v)} writes the constant "
-            f"{graph.variables[int(ids[r])].name!r}",
+            f"{_variable_at(graph, int(edges.start[r]))[0].name!r}",
             loc,
             "write to a variable",
             source_text(loc),
