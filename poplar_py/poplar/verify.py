@@ -71,7 +71,7 @@ def verify_compute_set(
         check_vertex_tiles(group, graph.target.num_tiles)
         for name, edges in group.edges.items():
             check_edges_inside(graph, group, name, edges, columns)
-    check_elements_mapped(graph, compute_set)
+    check_elements_mapped(graph, compute_set, None if columns is None else columns.partial)
     check_conflicts(compute_set)
 
 
@@ -94,9 +94,13 @@ def unmapped_variables(graph: Graph) -> Bools:
     return np.array([v.has_unmapped for v in graph.variables], np.bool_)
 
 
-def check_elements_mapped(graph: Graph, compute_set: ComputeSet) -> None:
-    """Every element an edge of the compute set names is on a tile."""
-    partial = unmapped_variables(graph)
+def check_elements_mapped(
+    graph: Graph, compute_set: ComputeSet, partial: Bools | None = None
+) -> None:
+    """Every element an edge of the compute set names is on a tile. ``partial`` is
+    ``unmapped_variables(graph)``, where the caller has it."""
+    if partial is None:
+        partial = unmapped_variables(graph)
     if not bool(partial.any()):
         return
     atlas = graph.atlas()
@@ -180,14 +184,17 @@ class VariableColumns:
     size: Ints
     width: Ints
     constant: Bools
+    partial: Bools
 
 
 def variable_columns(graph: Graph) -> VariableColumns:
-    """Size, bytes of an element, and whether it is a constant, of every variable."""
+    """Size, bytes of an element, whether it is a constant, and whether some element is on no tile,
+    of every variable."""
     return VariableColumns(
         as_ints([v.size for v in graph.variables]),
         as_ints([v.dtype.size for v in graph.variables]),
         np.array([v.constant is not None for v in graph.variables], np.bool_),
+        unmapped_variables(graph),
     )
 
 
