@@ -35,6 +35,10 @@ SHAPE_ONLY = ("ConstantOfShape",)
 """Op types whose inputs give a shape alone: a constant may stand for the result."""
 
 
+RANDOM = ("test_bernoulli", "test_training_dropout")
+"""Cases that compare random numbers with those of another generator."""
+
+
 @dataclass(frozen=True)
 class Case:
     name: str
@@ -185,6 +189,8 @@ def run_cases(
             reason = f"crash: {type(error).__name__}: {error}"[:200]
         if not reason and count == 0 and not layout:
             reason = "ran no vertex"
+        if reason.startswith("differs") and case.name.startswith(RANDOM):
+            reason = "draws random numbers, the case expects those of NumPy"
         yield Outcome(case.name, case.op, not reason, reason, count)
 
 

@@ -19,7 +19,7 @@ from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import MAX_NUMEL
 from poplar_py.frontends.onnx.importer import Importer
 from poplar_py.frontends.onnx.proto import TAGS, element_type
-from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Array, Bounded, Seq, Val
+from poplar_py.frontends.onnx.values import ABSENT, Absent, Array, Bounded, Item, Seq, Val
 from poplar_py.ir.core import Graph, Module, Op, Trait, Value
 from poplar_py.types import Dim, TensorType, dtype_of
 
@@ -86,13 +86,13 @@ def input_spec(info: protos.ValueInfoProto, file: str) -> InputSpec:
 
 def add_input(
     graph: Graph, importer: Importer, spec: InputSpec, bound: Any, consts: Mapping[str, Array]
-) -> Any_:
+) -> Item:
     if bound is None:
         return ABSENT
     if isinstance(bound, list):
         entries: list[TensorType] = bound  # pyright: ignore[reportUnknownVariableType]
         named = [(f"{spec.name}[{i}]", t) for i, t in enumerate(entries)]
-        items: list[Any_] = [
+        items: list[Item] = [
             _tensor_input(graph, importer, name, spec, kind, consts) for name, kind in named
         ]
         return Seq(items)
@@ -121,7 +121,7 @@ def _tensor_input(
 
 
 def add_output(
-    graph: Graph, importer: Importer, name: str, result: Any_
+    graph: Graph, importer: Importer, name: str, result: Item
 ) -> tuple[str, str, int, str]:
     if isinstance(result, Absent):
         return name, "absent", 0, ""

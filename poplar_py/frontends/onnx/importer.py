@@ -21,7 +21,7 @@ from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, Result
 from poplar_py.frontends.onnx.proto import TAGS, ProtoReader
-from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Bounded, Seq, Strings, Val
+from poplar_py.frontends.onnx.values import ABSENT, Absent, Bounded, Item, Seq, Strings, Val
 
 __all__ = ["Importer", "Scope"]
 
@@ -72,7 +72,7 @@ class Scope:
         self.attributes: Attributes = attributes if attributes is not None else {}
         self.depth = depth
         self.loc = loc
-        self.names: dict[str, Any_] = {}
+        self.names: dict[str, Item] = {}
         if depth > _MAX_DEPTH:
             raise NestingTooDeep(
                 f"graphs and functions are nested deeper than {_MAX_DEPTH}", importer.builder.loc
@@ -82,7 +82,7 @@ class Scope:
         """A scope for a subgraph, which sees the names of this one."""
         return Scope(self.importer, self, self.opsets, self.attributes, self.depth + 1, self.loc)
 
-    def lookup(self, name: str) -> Any_ | None:
+    def lookup(self, name: str) -> Item | None:
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -90,7 +90,7 @@ class Scope:
             scope = scope.outer
         return None
 
-    def define(self, name: str, value: Any_, loc: Location) -> None:
+    def define(self, name: str, value: Item, loc: Location) -> None:
         if name in self.names:
             raise DuplicateName(f"the name {name!r} is given twice", loc)
         self.names[name] = value
@@ -142,8 +142,8 @@ class Scope:
         for index in _order(nodes, set(outputs), self):
             self._run_node(nodes[index], index)
 
-    def outputs(self, names: Iterable[str], what: str) -> list[Any_]:
-        out: list[Any_] = []
+    def outputs(self, names: Iterable[str], what: str) -> list[Item]:
+        out: list[Item] = []
         for name in names:
             found = self.lookup(name)
             if found is None:
@@ -153,7 +153,7 @@ class Scope:
             out.append(found)
         return out
 
-    def import_subgraph(self, graph: protos.GraphProto, args: Sequence[Any_]) -> list[Any_]:
+    def import_subgraph(self, graph: protos.GraphProto, args: Sequence[Item]) -> list[Item]:
         """Outputs of a body graph for given inputs, imported into the current block."""
         inner = self.child()
         loc = self.builder.loc
@@ -199,7 +199,7 @@ class Scope:
                 value.value.name = name
         self.builder.loc = loc
 
-    def _dispatch(self, proto: protos.NodeProto, loc: Location) -> Sequence[Any_]:
+    def _dispatch(self, proto: protos.NodeProto, loc: Location) -> Sequence[Item]:
         domain = _domain(proto.domain)
         inputs = [self._operand(name, loc) if name else None for name in proto.input]
         function = self.importer.functions.get((domain, proto.op_type, proto.overload))
@@ -231,7 +231,7 @@ class Scope:
             raise UnsupportedOp(f"{title} (opset {node.version}) is not supported", loc)
         return self._inline(body, inputs, attributes, loc, proto.output)
 
-    def _operand(self, name: str, loc: Location) -> Any_:
+    def _operand(self, name: str, loc: Location) -> Item:
         found = self.lookup(name)
         if found is None:
             raise UnknownName(f"input {name!r} is computed by no node before", loc)
@@ -257,11 +257,11 @@ class Scope:
     def _inline(
         self,
         function: protos.FunctionProto,
-        inputs: Sequence[Any_ | None],
+        inputs: Sequence[Item | None],
         attributes: Attributes,
         loc: Location,
         outputs: Sequence[str],
-    ) -> list[Any_]:
+    ) -> list[Item]:
         defaults = {a.name: a for a in function.attribute_proto}
         opsets = {_domain(o.domain): int(o.version) for o in function.opset_import}
         opsets = {**self.opsets, **opsets}
@@ -325,7 +325,7 @@ def _context_function(
     return protos.FunctionProto.FromString(data) if data else None
 
 
-def _type_proto(value: Any_ | None) -> bytes:
+def _type_proto(value: Item | None) -> bytes:
     if not isinstance(value, Val):
         return protos.TypeProto().SerializeToString()
     numpy = TAGS[value.tag] if value.tag else value.dtype.numpy
@@ -333,7 +333,7 @@ def _type_proto(value: Any_ | None) -> bytes:
     return protos.helper.make_tensor_type_proto(code, value.shape).SerializeToString()
 
 
-def _listed(result: Result) -> Sequence[Any_]:
+def _listed(result: Result) -> Sequence[Item]:
     return [result] if isinstance(result, Val | Seq | Strings | Absent | Bounded) else result
 
 

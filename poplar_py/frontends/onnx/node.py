@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from poplar_py.diagnostics import InputError, Location, UnsupportedOp
 from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
-from poplar_py.frontends.onnx.values import Absent, Any_, Array, Bounded, Seq, Strings, Val
+from poplar_py.frontends.onnx.proto import element_type
+from poplar_py.frontends.onnx.values import Absent, Array, Bounded, Item, Seq, Strings, Val
 from poplar_py.types import DType
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPORT", "Node", "Result", "imports"]
 
-Result = Any_ | Sequence[Any_]
+Result = Item | Sequence[Item]
 RuleFn = Callable[[Builder, "Node"], Result]
 
 IMPORT: dict[tuple[str, str], RuleFn] = {}
@@ -44,7 +45,7 @@ class Node:
     version: int
     name: str
     loc: Location
-    inputs: list[Any_ | None]
+    inputs: list[Item | None]
     outputs: list[str]
     attributes: dict[str, protos.AttributeProto]
     scope: Scope
@@ -57,7 +58,7 @@ class Node:
     def has(self, i: int) -> bool:
         return i < len(self.inputs) and not isinstance(self.inputs[i], Absent | None)
 
-    def raw(self, i: int) -> Any_:
+    def raw(self, i: int) -> Item:
         """Operand i, whatever it is. Raises InputError when it is left out."""
         item = self.inputs[i] if i < len(self.inputs) else None
         if item is None:
@@ -150,8 +151,6 @@ class Node:
 
     def dtype(self, name: str, default: int) -> tuple[DType, str]:
         """An attribute that holds an ONNX element type: storage type and tag."""
-        from poplar_py.frontends.onnx.proto import element_type
-
         return element_type(self.int(name, default), self.loc)
 
     def axes(self, b: Builder, i: int = 1) -> tuple[int, ...] | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import Node, imports
+from poplar_py.frontends.onnx.rules_random import dropped
 from poplar_py.frontends.onnx.values import Val
 from poplar_py.ir.core import Op
 from poplar_py.ops import elementwise as ew
@@ -161,8 +162,6 @@ def hardmax(b: Builder, n: Node) -> Val:
 
 @imports("Dropout")
 def dropout(b: Builder, n: Node) -> tuple[Val, ...]:
-    from poplar_py.frontends.onnx.rules_random import dropped
-
     x = n[0]
     training = n.get(2)
     if n.version < 12 or training is None:

@@ -11,7 +11,7 @@ from poplar_py.diagnostics import InputError, PoplarPyError, ShapeError, Unsuppo
 from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import Node, imports
-from poplar_py.frontends.onnx.values import Any_, NeedsStatic, Val
+from poplar_py.frontends.onnx.values import Item, NeedsStatic, Val
 from poplar_py.ir.core import Graph, Op
 from poplar_py.ops import core, tensor
 from poplar_py.types import TensorType, i32, i64
@@ -28,7 +28,7 @@ Step = Callable[[Val, list[Val]], "tuple[Val | None, list[Val]]"]
 
 
 @imports("If")
-def if_(b: Builder, n: Node) -> Sequence[Any_]:
+def if_(b: Builder, n: Node) -> Sequence[Item]:
     cond = n[0]
     if cond.numel != 1:
         raise ShapeError(f"the condition is {cond.type}, not one bool", n.loc)
@@ -37,7 +37,7 @@ def if_(b: Builder, n: Node) -> Sequence[Any_]:
         chosen = branches[0] if bool(cond.const.reshape(-1)[0]) else branches[1]
         return n.scope.import_subgraph(chosen, [])
     blocks: list[list[Op]] = []
-    results: list[list[Any_]] = []
+    results: list[list[Item]] = []
     try:
         for branch in branches:
             with b.region() as ops:
@@ -58,8 +58,8 @@ def if_(b: Builder, n: Node) -> Sequence[Any_]:
 
 
 def _device_if(
-    b: Builder, n: Node, cond: Val, blocks: list[list[Op]], results: list[list[Any_]]
-) -> list[Any_]:
+    b: Builder, n: Node, cond: Val, blocks: list[list[Op]], results: list[list[Item]]
+) -> list[Item]:
     graphs: list[Graph] = []
     deps = cond.deps
     for name, ops, outs in zip(("then", "else"), blocks, results, strict=True):
@@ -138,7 +138,7 @@ class _Loop:
     body: protos.GraphProto
     limit: Val | None
     cond: Val | None
-    carried: list[Any_]
+    carried: list[Item]
 
     @property
     def scans(self) -> int:
@@ -157,7 +157,7 @@ class _Loop:
         known = None if self.limit is None else self.limit.const
         return known is not None and int(known.reshape(-1)[0]) > _ENDLESS
 
-    def run(self, i: Val, values: Sequence[Any_]) -> tuple[Val, list[Any_], list[Any_]]:
+    def run(self, i: Val, values: Sequence[Item]) -> tuple[Val, list[Item], list[Item]]:
         """One pass through the body: next condition, carried values, scan outputs."""
         go = self.b.const(True)
         outs = self.n.scope.import_subgraph(self.body, [i, go, *values])
@@ -169,7 +169,7 @@ class _Loop:
 
 
 @imports("Loop")
-def loop(b: Builder, n: Node) -> Sequence[Any_]:
+def loop(b: Builder, n: Node) -> Sequence[Item]:
     body = n.graph("body")
     carried = [n.raw(i) if n.inputs[i] is not None else b.const(0) for i in range(2, len(n))]
     state = _Loop(b, n, body, n.get(0), n.get(1), carried)
@@ -211,7 +211,7 @@ def _need(state: _Loop, what: str) -> PoplarPyError:
     return NeedsStatic(f"{what} wants a trip count known at compile time", deps, state.n.loc)
 
 
-def _unroll(state: _Loop) -> list[Any_] | None:
+def _unroll(state: _Loop) -> list[Item] | None:
     """All passes one after the other; None where a condition is not known."""
     b, values = state.b, list(state.carried)
     going = state.cond is None or bool(state.cond.const.reshape(-1)[0])  # type: ignore[union-attr]
@@ -250,7 +250,7 @@ def _probe(state: _Loop) -> tuple[Val, list[Val]]:
     """Condition and scan outputs of a pass over unknown values, thrown away."""
     b = state.b
     deps = frozenset[str]().union(*(c.deps for c in state.carried if isinstance(c, Val)))
-    unknown: list[Any_] = []
+    unknown: list[Item] = []
     for c in state.carried:
         assert isinstance(c, Val)
         stand_in = Graph("probe").add_input(c.type)
@@ -262,7 +262,7 @@ def _probe(state: _Loop) -> tuple[Val, list[Val]]:
     return again, vals
 
 
-def _on_device(state: _Loop) -> list[Any_]:
+def _on_device(state: _Loop) -> list[Item]:
     b = state.b
     carried = [c for c in state.carried if isinstance(c, Val)]
     if state.scans and state.trip is None:
@@ -308,7 +308,7 @@ def _true(val: Val) -> bool:
 
 
 @imports("Scan")
-def scan(b: Builder, n: Node) -> Sequence[Any_]:
+def scan(b: Builder, n: Node) -> Sequence[Item]:
     if n.version < 9:
         return _scan_batches(b, n)
     return _scan(b, n, n.tensors(), n.ints("scan_input_directions"), n.ints("scan_input_axes"))

@@ -10,7 +10,7 @@ import numpy as np
 from poplar_py.diagnostics import InputError, ShapeError
 from poplar_py.frontends.onnx.builder import MAX_NUMEL, Builder
 from poplar_py.frontends.onnx.node import Node, imports
-from poplar_py.frontends.onnx.values import Any_, Bounded, Strings, Val
+from poplar_py.frontends.onnx.values import Bounded, Item, Strings, Val
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import tensor
 from poplar_py.ops.tensor import check_axis
@@ -20,7 +20,7 @@ __all__ = ["pad_constant", "pad_other"]
 
 
 @imports("Reshape")
-def reshape(b: Builder, n: Node) -> Any_:
+def reshape(b: Builder, n: Node) -> Item:
     wanted = b.ints(n[1], "the shape") if n.has(1) else n.ints("shape")
     if isinstance(item := n.raw(0), Strings):
         return Strings(item.array.reshape(wanted))
@@ -82,7 +82,7 @@ def unsqueeze(b: Builder, n: Node) -> Val:
 
 
 @imports("Transpose")
-def transpose(b: Builder, n: Node) -> Any_:
+def transpose(b: Builder, n: Node) -> Item:
     item = n.raw(0)
     if isinstance(item, Bounded):
         perm = n.ints("perm", range(item.val.rank)[::-1])
@@ -286,7 +286,7 @@ def size(b: Builder, n: Node) -> Val:
 
 
 @imports("Constant")
-def constant(b: Builder, n: Node) -> Any_:
+def constant(b: Builder, n: Node) -> Item:
     if n.set("value"):
         found = n.tensor("value")
         assert found is not None

@@ -11,7 +11,7 @@ from poplar_py.diagnostics import InputError, TypeMismatch
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, imports
 from poplar_py.frontends.onnx.rules_narrow import convert
-from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Bounded, Strings, Val
+from poplar_py.frontends.onnx.values import ABSENT, Absent, Bounded, Item, Strings, Val
 from poplar_py.ir.core import Op
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import tensor
@@ -173,11 +173,13 @@ def sum_(b: Builder, n: Node) -> Val:
 
 @imports("Mean")
 def mean(b: Builder, n: Node) -> Val:
-    return _chain(b, n, ew.Add) / len(n.tensors())
+    count = len(n.tensors())
+    total = _chain(b, n, ew.Add)
+    return total if count == 1 else total / count
 
 
 @imports("Where")
-def where(b: Builder, n: Node) -> Any_:
+def where(b: Builder, n: Node) -> Item:
     if isinstance(n.raw(1), Strings) or isinstance(n.raw(2), Strings):
         cond = b.known(n[0], "the condition of a choice of strings")
         return Strings(np.where(cond, n.text(1), n.text(2)))  # type: ignore[arg-type]
@@ -211,13 +213,13 @@ def is_inf(b: Builder, n: Node) -> Val:
 
 
 @imports("Identity")
-def identity(b: Builder, n: Node) -> Any_:
+def identity(b: Builder, n: Node) -> Item:
     item = n.inputs[0]
     return ABSENT if item is None or isinstance(item, Absent) else item
 
 
 @imports("Cast")
-def cast(b: Builder, n: Node) -> Any_:
+def cast(b: Builder, n: Node) -> Item:
     item = n.raw(0)
     to = n.int("to")
     if to == 8:
@@ -257,7 +259,7 @@ def _from_strings(b: Builder, n: Node, item: Strings, dtype: DType, tag: str) ->
 
 
 @imports("CastLike")
-def cast_like(b: Builder, n: Node) -> Any_:
+def cast_like(b: Builder, n: Node) -> Item:
     if isinstance(n.raw(1), Strings):
         return _to_strings(b, n)
     like = n[1]

@@ -8,6 +8,7 @@ from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, imports
 from poplar_py.frontends.onnx.values import Val
 from poplar_py.ops import elementwise as ew
+from poplar_py.ops import tensor
 from poplar_py.ops.tensor import check_axis
 from poplar_py.types import bool_, f32, i32, i64
 
@@ -108,8 +109,6 @@ def log_sum_exp(b: Builder, n: Node) -> Val:
 
 @imports("ArgMax", "ArgMin")
 def arg_extreme(b: Builder, n: Node) -> Val:
-    from poplar_py.ops import tensor
-
     x = n[0]
     axis = check_axis(n.int("axis"), x.rank)
     cls = tensor.ArgMax if n.op_type == "ArgMax" else tensor.ArgMin
@@ -121,8 +120,6 @@ def arg_extreme(b: Builder, n: Node) -> Val:
 
 @imports("CumSum", "CumProd")
 def cumulative(b: Builder, n: Node) -> Val:
-    from poplar_py.ops import tensor
-
     x = n[0]
     axis = check_axis(b.integer(n[1], "the axis"), x.rank)
     return b.emit(
@@ -137,8 +134,6 @@ def cumulative(b: Builder, n: Node) -> Val:
 
 @imports("TopK")
 def top_k(b: Builder, n: Node) -> tuple[Val, Val]:
-    from poplar_py.ops import tensor
-
     x = n[0]
     axis = check_axis(n.int("axis", -1), x.rank)
     k = b.integer(n[1], "k") if n.has(1) else n.int("k")

@@ -12,7 +12,7 @@ from poplar_py.diagnostics import ShapeError
 from poplar_py.frontends.onnx.builder import MAX_TABLE, Builder
 from poplar_py.frontends.onnx.node import Node, imports
 from poplar_py.frontends.onnx.rules_control import counted
-from poplar_py.frontends.onnx.values import Any_, Bounded, Val
+from poplar_py.frontends.onnx.values import Bounded, Item, Val
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import tensor
 from poplar_py.ops.tensor import check_axis
@@ -50,7 +50,7 @@ def _packed(b: Builder, rows: Val, flags: Val) -> tuple[Val, Val]:
 
 
 @imports("NonZero")
-def non_zero(b: Builder, n: Node) -> Any_:
+def non_zero(b: Builder, n: Node) -> Item:
     x = n[0]
     if x.const is not None and x.pure:
         found = np.asarray(np.nonzero(x.const), np.int64)
@@ -64,7 +64,7 @@ def non_zero(b: Builder, n: Node) -> Any_:
 
 
 @imports("Unique")
-def unique(b: Builder, n: Node) -> list[Any_]:
+def unique(b: Builder, n: Node) -> list[Item]:
     """By comparing all pairs of rows: fine for the few hundred rows people ask this of."""
     x = n[0]
     axis = check_axis(n.int("axis"), x.rank) if n.set("axis") else None

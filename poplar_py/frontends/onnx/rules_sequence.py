@@ -9,7 +9,7 @@ import numpy as np
 from poplar_py.diagnostics import InputError, ShapeError
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import Node, imports
-from poplar_py.frontends.onnx.values import ABSENT, Absent, Any_, Seq, Val
+from poplar_py.frontends.onnx.values import ABSENT, Absent, Item, Seq, Val
 
 __all__: list[str] = []
 
@@ -36,7 +36,7 @@ def empty(b: Builder, n: Node) -> Seq:
 
 
 @imports("SequenceAt")
-def at(b: Builder, n: Node) -> Any_:
+def at(b: Builder, n: Node) -> Item:
     items = n.seq(0).items
     return items[_place(b, n, 1, len(items))]
 
@@ -96,9 +96,9 @@ def concat_from_sequence(b: Builder, n: Node) -> Val:
 def sequence_map(b: Builder, n: Node) -> list[Seq]:
     body = n.graph("body")
     first = n.seq(0)
-    outs: list[list[Any_]] = [[] for _ in body.output]
+    outs: list[list[Item]] = [[] for _ in body.output]
     for i in range(len(first.items)):
-        args: list[Any_] = []
+        args: list[Item] = []
         for k in range(len(n)):
             item = n.raw(k)
             if isinstance(item, Seq):
@@ -113,7 +113,7 @@ def sequence_map(b: Builder, n: Node) -> list[Seq]:
 
 
 @imports("Optional")
-def optional(b: Builder, n: Node) -> Any_:
+def optional(b: Builder, n: Node) -> Item:
     return n.raw(0) if n.has(0) else ABSENT
 
 
@@ -123,7 +123,7 @@ def has_element(b: Builder, n: Node) -> Val:
 
 
 @imports("OptionalGetElement")
-def get_element(b: Builder, n: Node) -> Any_:
+def get_element(b: Builder, n: Node) -> Item:
     item = n.inputs[0] if len(n) else None
     if item is None or isinstance(item, Absent):
         raise InputError("the optional holds nothing", n.loc)

@@ -19,9 +19,9 @@ __all__ = [
     "ABSENT",
     "NO_DEPS",
     "Absent",
-    "Any_",
     "Array",
     "Bounded",
+    "Item",
     "NeedsStatic",
     "Seq",
     "Strings",
@@ -96,7 +96,7 @@ class Val:
 class Seq:
     """A sequence whose length is known."""
 
-    items: list[Any_] = field(default_factory=list["Any_"])
+    items: list[Item] = field(default_factory=list["Item"])
 
 
 @dataclass(eq=False, slots=True)
@@ -124,7 +124,7 @@ class Absent:
 
 ABSENT = Absent()
 
-Any_ = Val | Seq | Strings | Absent | Bounded
+Item = Val | Seq | Strings | Absent | Bounded
 
 
 class NeedsStatic(PoplarPyError):
