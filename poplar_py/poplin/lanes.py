@@ -12,6 +12,7 @@ from poplar_py.poplar import Edges, Mapping
 from poplar_py.poplar.arrays import offsets_of, ragged
 from poplar_py.poplar.program import Copy, Execute
 from poplar_py.poplin.place import TileRange, pad_view, spread, zeros
+from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.blocked import (
     LANES,
     add_blocked,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.params import ConvParams
 
-__all__ = ["RowTable", "Window", "blocked_copy", "halo_table", "one_piece", "spatial_lanes"]
+__all__ = ["RowTable", "Window", "blocked_copy", "blocked_like", "halo_table", "one_piece", "spatial_lanes"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -204,6 +205,24 @@ def blocked_copy(
     rank = split.rank
     prog.add(Copy(split.dim_shuffle((0, 1, *range(3, rank), 2)), base))
     return view
+
+
+def blocked_like(
+    graph: Graph, tensor: Tensor, dtype: DType, shape: tuple[int, ...], name: str
+) -> Tensor | None:
+    """A new activation [N, C, *spatial] in pieces on tiles, seen in that shape.
+
+    None unless `tensor` has that shape, C is a multiple of 16 and its channels lie in whole blocks.
+    """
+    if len(shape) < 3 or tuple(tensor.shape) != shape or shape[1] % LANES or 0 in shape:
+        return None
+    order = (0, *range(2, len(shape)), 1)
+    if lane_addresses(graph, tensor.dim_shuffle(order)) is None:
+        return None
+    widths = np.array(piece_widths(shape[-1]), np.int64)
+    rows = shape[0] * blocks_of(shape[1]) * int(np.prod(shape[2:-1], dtype=np.int64))
+    tile = spread(rows * len(widths), TileRange(0, graph.num_tiles))
+    return add_blocked(graph, dtype, shape, name, piece_mapping(tile, widths))[1]
 
 
 LANE_VERTICES = 2048

@@ -142,10 +142,30 @@ def _map_parts(
         return concat(parts, axis)
     made = None if ref is None else clone_layout(graph, ref[0], dtype, name)
     if made is None:
+        made = _joined_output(graph, tensors, dtype, shape, name)
+    if made is None:
         made = fresh(graph, dtype, shape, name), plain_order(shape)
     out, order = made
     add_vertices(graph, expr, tensors, out, order, cs, name)
     return out
+
+
+def _joined_output(
+    graph: Graph,
+    tensors: Sequence[Tensor],
+    dtype: DType,
+    shape: tuple[int, ...],
+    name: str,
+) -> tuple[Tensor, MemoryOrder] | None:
+    """A blocked output for an activation joined from many blocked ones."""
+    from poplar_py.poplin.lanes import blocked_like
+
+    for t in tensors:
+        out = blocked_like(graph, t, dtype, shape, name)
+        order = None if out is None else memory_order(out)
+        if out is not None and order is not None:
+            return out, order
+    return None
 
 
 def _map_blocked(
