@@ -16,10 +16,15 @@ from poplar_py.poplar.program import Program
 from poplar_py.poplar.tile_print import print_tile_module
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.verify import (
+    check_calls,
     check_conflicts,
     check_edges_inside,
+    check_elements_mapped,
+    check_nesting,
+    check_tensors_mapped,
+    check_vertex_tiles,
     used_compute_sets,
-    verify,
+    variable_columns,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +43,8 @@ class TileModule:
     programs: list[Program]
     names: list[str] = field(default_factory=list[str])
     results: dict[str, Any] = field(default_factory=dict[str, Any])
+    checked: tuple[int, ...] = ()
+    checked_mapping: tuple[int, ...] = ()
 
     def print_ir(
         self,
@@ -54,18 +61,46 @@ class TileModule:
         )
 
     def verify(self) -> None:
-        """Check the graph and its programs; tile mappings only once map-tiles ran. Raises what
-        poplar.verify raises."""
-        if "map-tiles" in self.results:
-            verify(self.graph, self.programs)
-            return
+        """Check the graph and its programs; tile mappings only once map-tiles ran.
+
+        What has not changed since it was checked is not checked again: after lowering only mappings
+        change, after map-tiles only side tables are made. Raises what poplar.verify raises.
+        """
+        graph = self.graph
+        groups = sum([len(cs.groups) for cs in graph.compute_sets])
+        content = len(graph.variables), len(graph.compute_sets), groups
+        if content != self.checked:
+            self._verify_content()
+            self.checked = content
+        mapped = *content, sum([v.version for v in graph.variables])
+        if "map-tiles" in self.results and mapped != self.checked_mapping:
+            self._verify_mapping()
+            self.checked_mapping = mapped
+
+    def _verify_content(self) -> None:
+        """Nesting, calls, edges and conflicts."""
+        check_nesting([*self.programs, *(f.program for f in self.graph.functions)])
+        check_calls(self.programs)
         errors = ErrorList()
+        columns = variable_columns(self.graph)
         for cs in used_compute_sets(self.programs):
             with errors:
                 for group in cs.groups:
                     for name, edges in group.edges.items():
-                        check_edges_inside(self.graph, group, name, edges)
+                        check_edges_inside(self.graph, group, name, edges, columns)
                 check_conflicts(cs)
+        errors.raise_if_any()
+
+    def _verify_mapping(self) -> None:
+        """Every vertex and every element in use on a tile."""
+        errors = ErrorList()
+        for cs in used_compute_sets(self.programs):
+            with errors:
+                for group in cs.groups:
+                    check_vertex_tiles(group, self.graph.target.num_tiles)
+                check_elements_mapped(self.graph, cs)
+        with errors:
+            check_tensors_mapped(self.graph, self.programs)
         errors.raise_if_any()
 
 
