@@ -7,6 +7,7 @@ window covers, without those in the padding.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from poplar_py.poplar import program
+from poplar_py.poplar import concat, program
 from poplar_py.poplar.arrays import offsets_of, ragged
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.elementwise import map as map_expr
@@ -25,9 +26,10 @@ from poplar_py.poputil.blocked import (
     batch_lanes,
     blocked_base,
     images_of_lanes,
+    variable_ids,
 )
 from poplar_py.poputil.boxes import grid_boxes
-from poplar_py.poputil.layout import fresh, memory_order
+from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import interval_mapping, place_near
 from poplar_py.types import f32, f64, i32
 
@@ -110,6 +112,10 @@ def max_pool(
     if images is not None:
         out, _ = max_pool(graph, images, params, prog, name)
         return images_of_lanes(out, x.shape[0]), None
+    parts = [] if indices else _joined_parts(graph, x)
+    if parts:
+        pooled = [max_pool(graph, part, params, prog, f"{name}/{i}")[0] for i, part in enumerate(parts)]
+        return concat(pooled, 1), None
     blocks = None if indices else _blocks(graph, x)
     if blocks is None and not indices and _planar(params):
         return _plane_pool(graph, x, params, shape, prog, name), None
@@ -172,6 +178,21 @@ def avg_pool(
             extra=extra,
         )
         return images_of_lanes(out, x.shape[0])
+    parts = _joined_parts(graph, x)
+    if parts:
+        means = [
+            avg_pool(
+                graph,
+                part,
+                params,
+                prog,
+                f"{name}/{i}",
+                count_include_pad=count_include_pad,
+                extra=extra,
+            )
+            for i, part in enumerate(parts)
+        ]
+        return concat(means, 1)
     blocks = _blocks(graph, x)
     work = _plan(x, blocks, params)
     tile = _tiles(graph, work)
@@ -186,6 +207,23 @@ def avg_pool(
     graph.add_vertices(cs, codelet, tile, edges, state, name=name)
     prog.add(program.Execute(cs))
     return out
+
+
+def _joined_parts(graph: Graph, x: Tensor) -> list[Tensor]:
+    """The blocked activations that x [N, C, *in] joins along its channels; empty when it does not."""
+    if 0 in x.shape or blocked_base(graph, x) is not None:
+        return []
+    first = x.slice(0, 1, 0)
+    for dim in range(2, x.rank):
+        first = first.slice(0, 1, dim)
+    variable = variable_ids(graph, first.addresses().ravel())
+    cuts = np.flatnonzero(np.diff(variable)) + 1
+    if not 1 <= len(cuts) <= 8:
+        return []
+    bounds = [0, *cuts.tolist(), x.shape[1]]
+    parts = [x.slice(lo, hi, 1) for lo, hi in itertools.pairwise(bounds)]
+    whole = all(blocked_base(graph, part) is not None for part in parts)
+    return parts if whole else []
 
 
 def _planar(params: PoolParams) -> bool:
@@ -262,14 +300,7 @@ def _blocks(graph: Graph, x: Tensor) -> Tensor | None:
     found = blocked_base(graph, x)
     if found is not None:
         return found
-    n, channels, *spatial = x.shape
-    if channels % LANES or memory_order(x) is None:
-        return None
-    rank = len(x.shape)
-    view = x.reshape((n, channels // LANES, LANES, *spatial))
-    view = view.dim_shuffle((0, 1, *range(3, rank + 1), 2))
-    start, length = view.slice(0, 1, 0).slice(0, 1, 1).runs()
-    return view if len(start) and bool((length % LANES == 0).all()) else None
+    return channel_blocks(x)
 
 
 def _plan(x: Tensor, blocks: Tensor | None, params: PoolParams) -> _Work:
