@@ -24,7 +24,8 @@ optionally `@device`) and vertex classes.
 
 Instances are named `popops::ScaledAdd<half>`; parameters in the order of `Generic[...]`, types by
 Poplar's or our names (`float` = `f32`, `half` = `f16`, `int`, `unsigned int`, ...), ints, `true`,
-`false`. A `MultiVertex` has `compute(self, worker_id: u32)`, called for worker_id 0..5 in order.
+`false`. A `MultiVertex` has `compute(self, worker_id: u32)`, called for worker_id 0..5 in order
+(`num_workers()` is 6).
 
 Fields, in row order (see `rows.py`)
     Input[T] Output[T] InOut[T]           rank 0: `self.a` or `self.a[0]` reads, `=` writes
@@ -51,6 +52,7 @@ Types
 Statements
     for i in range(n) / range(a, b) / range(a, b, step)   step: a compile-time int, not 0
     for p in unroll(N) / unroll(a, b, step)               unrolled; p is a compile-time int
+    for v in run (a field, row or array with a length); for k in (1, 2, 4): unrolled
     while, break, continue, return, pass, if / elif / else; `a if c else b`; and, or, not (short
     circuit). `if` on a compile-time value is folded: the dead branch is not even typed.
     x = e, x: f32 = e, x += e, x, y = a, b; a local has one type for good. Locals in CAPITALS, and
@@ -70,7 +72,7 @@ Functions, on scalars and vectors alike
     isnan isinf popcount clz fma(a, b, c) select(c, a, b)
     min and max of floats give NaN if either is NaN; fmin and fmax give the number.
     size_of(T) is_float(T) limit_max(T) limit_min(T) lowest(T) inf(T) nan(T); `T is f16`, `T == f16`
-    compare types at compile time.
+    compare types at compile time. `math.pi`, `math.sqrt` and the like mean the same functions.
 
 Short vectors
     load16(run, i[, n])           16 elements at i of a field, row or local array of scalars; f16

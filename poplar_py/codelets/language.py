@@ -129,6 +129,7 @@ __all__ = [
     "max16",
     "min16",
     "nan",
+    "num_workers",
     "popcount",
     "pow",
     "prefetch",
@@ -340,6 +341,7 @@ iota16: Callable[..., Any] = _only_on_tiles
 is_float: Callable[..., Any] = _only_on_tiles
 isinf: Callable[..., Any] = _only_on_tiles
 isnan: Callable[..., Any] = _only_on_tiles
+num_workers: Callable[..., Any] = _only_on_tiles
 limit_max: Callable[..., Any] = _only_on_tiles
 limit_min: Callable[..., Any] = _only_on_tiles
 load: Callable[..., Any] = _only_on_tiles

@@ -29,7 +29,7 @@ SPECIAL = frozenset(
     "splat splat16 iota16 iota insert shuffle sum sum16 max16 min16 prod16 prod reduce_max "
     "reduce_min "
     "transpose16 gather prefetch size_of is_float limit_max limit_min lowest inf nan abort_if "
-    "Input Output InOut Vector row_of float int".split()
+    "Input Output InOut Vector row_of float int num_workers".split()
 )
 BUILTIN_FUNCTIONS = MATH_UNARY | MATH_BINARY | SPECIAL
 

@@ -306,6 +306,10 @@ def _splat16(low: Lowering, node: ast.Call) -> Value:
     return build.splat(expr, 16)
 
 
+def _num_workers(_low: Lowering, _node: ast.Call) -> Value:
+    return 6
+
+
 def _iota(low: Lowering, node: ast.Call) -> Value:
     return Expr("iota", Ty(u32, _lanes(low, node.args[0]) if node.args else 16))
 
@@ -484,6 +488,7 @@ _SPECIAL: dict[str, tuple[int, int, Callable[[Lowering, ast.Call], Value]]] = {
     "lowest": (1, 1, _limit("lowest")),
     "inf": (1, 1, _limit("inf")),
     "nan": (1, 1, _limit("nan")),
+    "num_workers": (0, 0, _num_workers),
     "float": (1, 1, _number("f32")),
     "int": (1, 1, _number("i32")),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,14 @@ from poplar_py.codelets import build
 from poplar_py.codelets.codelet_ir import BOOL, I32, TRAPPING, Expr, Stmt, Ty, walk_expr
 from poplar_py.codelets.errors import place
 from poplar_py.codelets.fold import FOLDABLE, fold
-from poplar_py.codelets.language_names import BUILTIN_FUNCTIONS, LAYOUTS, TYPE_NAMES, vector_named
+from poplar_py.codelets.language_names import (
+    BUILTIN_FUNCTIONS,
+    LAYOUTS,
+    MATH_BINARY,
+    MATH_UNARY,
+    TYPE_NAMES,
+    vector_named,
+)
 from poplar_py.codelets.lowering import (
     MAX_EXPR_DEPTH,
     ArrayRef,
@@ -30,6 +38,7 @@ from poplar_py.types import DType, bool_
 __all__ = [
     "condition",
     "constant_int",
+    "element_index",
     "index_expr",
     "lower_expr",
     "lower_operands",
@@ -181,6 +190,15 @@ def index_expr(low: Lowering, node: ast.expr) -> Expr:
     return value
 
 
+def element_index(low: Lowering, node: ast.expr) -> Expr:
+    """The index of an element or row: a known one must not be negative."""
+    value = index_expr(low, node)
+    known = compile_time(value)
+    if known is not None and known < 0:
+        raise low.fail(node, f"the index {known} is negative", "write len(x) - k for the end")
+    return value
+
+
 def condition(low: Lowering, node: ast.expr) -> Expr | bool:
     """A scalar truth value; a Python bool when known at compile time."""
     value = rvalue(low, node)
@@ -283,6 +301,8 @@ def read_local(binding: Local | Value) -> Value:
 
 
 def _attribute(low: Lowering, node: ast.Attribute) -> Value:
+    if isinstance(node.value, ast.Name) and node.value.id == "math":
+        return _math_name(low, node)
     base = lower_expr(low, node.value)
     if not isinstance(base, SelfRef):
         raise low.fail(node, "only attributes of self exist in the vertex language")
@@ -301,6 +321,16 @@ def _attribute(low: Lowering, node: ast.Attribute) -> Value:
         f"{low.template.name} has no field {name}",
         "fields are: " + ", ".join(low.fields),
     )
+
+
+def _math_name(low: Lowering, node: ast.Attribute) -> Value:
+    """`math.pi`, `math.sqrt`: the constants and functions the language has under these names."""
+    constants = {"pi": math.pi, "e": math.e, "tau": math.tau, "inf": math.inf, "nan": math.nan}
+    if node.attr in constants:
+        return constants[node.attr]
+    if node.attr in MATH_UNARY or node.attr in MATH_BINARY:
+        return Builtin(node.attr)
+    raise low.fail(node, f"there is no math.{node.attr} in the vertex language")
 
 
 def _tuple(low: Lowering, node: ast.Tuple | ast.List) -> Value:
@@ -498,7 +528,7 @@ def _subscript(low: Lowering, node: ast.Subscript) -> Value:
     if isinstance(base, ArrayRef):
         return array_load(low, base, node.slice)
     if isinstance(base, FieldRef):
-        index = index_expr(low, node.slice)
+        index = element_index(low, node.slice)
         f = base.field
         if f.rank == 2:
             return Expr("row", Ty(f.dtype, 1, True, not f.inner_one_ptr), (index,), (f.name,))
@@ -506,7 +536,7 @@ def _subscript(low: Lowering, node: ast.Subscript) -> Value:
     if isinstance(base, tuple):
         return base[constant_int(low, node.slice, "an index into a tuple")]
     if isinstance(base, Expr) and base.ty.ref:
-        return build.load(base, index_expr(low, node.slice))
+        return build.load(base, element_index(low, node.slice))
     if isinstance(base, Expr) and base.ty.lanes > 1:
         lane = constant_int(low, node.slice, "the lane of a vector")
         if not 0 <= lane < base.ty.lanes:

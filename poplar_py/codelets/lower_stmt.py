@@ -14,6 +14,7 @@ from poplar_py.codelets.lower_expr import (
     array_index,
     condition,
     constant_int,
+    element_index,
     field_ref,
     index_expr,
     lower_expr,
@@ -241,7 +242,7 @@ def _assign_subscript(
         base = field_ref(base)
     if not isinstance(base, Expr) or not base.ty.ref:
         raise low.fail(target, "this cannot be assigned to", "use insert() for vector lanes")
-    _store(low, target, base, index_expr(low, target.slice), value, at)
+    _store(low, target, base, element_index(low, target.slice), value, at)
 
 
 def _store(
@@ -372,9 +373,28 @@ def _for(low: Lowering, node: ast.For) -> bool:
 def _for_values(low: Lowering, node: ast.For) -> bool:
     values = lower_expr(low, node.iter)
     assert isinstance(node.target, ast.Name)
+    if isinstance(values, (FieldRef, ArrayRef)) or (isinstance(values, Expr) and values.ty.ref):
+        return _for(low, _by_index(low, node))
     if not isinstance(values, tuple):
         raise low.fail(node.iter, "a loop runs over range(...), unroll(...) or a tuple")
     return _unrolled(low, node, node.target.id, values)
+
+
+def _by_index(low: Lowering, node: ast.For) -> ast.For:
+    """`for v in run: ...` as `for i in range(len(run)): v = run[i]; ...`."""
+    name = low.fresh("at")
+    length = ast.Call(func=ast.Name(id="len", ctx=ast.Load()), args=[node.iter], keywords=[])
+    rounds = ast.Call(func=ast.Name(id="range", ctx=ast.Load()), args=[length], keywords=[])
+    element = ast.Subscript(
+        value=node.iter, slice=ast.Name(id=name, ctx=ast.Load()), ctx=ast.Load()
+    )
+    first = ast.Assign(targets=[node.target], value=element)
+    target = ast.Name(id=name, ctx=ast.Store())
+    made = ast.For(target=target, iter=rounds, body=[first, *node.body], orelse=[])
+    for part in (length, rounds, element, first, target, made, *ast.walk(element)):
+        if not hasattr(part, "lineno") and isinstance(part, (ast.expr, ast.stmt)):
+            ast.copy_location(part, node.iter)
+    return ast.fix_missing_locations(made)
 
 
 def _unroll(low: Lowering, node: ast.For, name: str, call: ast.Call) -> bool:

@@ -269,3 +269,40 @@ class Narrow(Vertex, Generic[T]):
     row = {"out": np.zeros_like(a), "a": a, "b": b}
     got = run_codelet(codelet, row, checked=checked)["out"]
     np.testing.assert_array_equal(got.view(np.uint16), (a * b + a).view(np.uint16))
+
+
+def test_iteration_and_math_names(checked) -> None:
+    codelet = compile_one(
+        """
+@vertex
+class Walk(Vertex):
+    out: Output[Vector[f32]]
+    x: Input[Vector[f32]]
+    rows: Vector[Input[Vector[f32]]]
+    def compute(self):
+        total = 0.0
+        for v in self.x:
+            if v < 0.0:
+                continue
+            total += math.sqrt(v)
+        self.out[0] = total
+        k = 1
+        for row in self.rows:
+            for v in row:
+                self.out[k] = v * math.pi
+                k += 1
+        a = array(f32, 3)
+        for p in (0, 2):
+            a[p] = 4.0
+        for v in a:
+            self.out[k] = v
+            k += 1
+""",
+        "Walk",
+    )
+    x = np.array([4, -1, 9], F)
+    rows = [np.array([1, 2], F), np.zeros(0, F), np.array([3], F)]
+    row = {"out": np.zeros(7, F), "x": x, "rows": rows}
+    out = run_codelet(codelet, row, checked=checked)["out"]
+    pi = F(np.pi)
+    np.testing.assert_array_equal(out, np.array([5, pi, 2 * pi, 3 * pi, 4, 0, 4], F))
