@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,9 @@ class _Build:
             self.code.emit(Op.HALT)
         out.functions()
         writes, reads = self.host_access(out, entries)
+        if out.arena_end > NARROW_BYTES and not self.wide:
+            module, plan = self.module, self.plan  # staging made it too large for 32-bit words
+            return _Build(module, plan, replace(self.options, wide=True)).run()
         code, switches = self.code.finish()
         place = self.code.places
         return Executable(

@@ -17,6 +17,7 @@ from poplar_py.executable.executable import (
     StepInfo,
     Table,
 )
+from poplar_py.executable.forward import find_forwards
 from poplar_py.executable.groups import GroupBuilder, SetTables
 from poplar_py.executable.layout import (
     Layout,
@@ -28,7 +29,7 @@ from poplar_py.executable.layout import (
     span,
     to_words,
 )
-from poplar_py.executable.records import Records, by_kernel, concat
+from poplar_py.executable.records import Records, by_kernel, join
 from poplar_py.passes.plan_memory import LINE
 from poplar_py.passes.plan_tiles import TilePlan
 from poplar_py.passes.steps import CallNode, LoopNode, Node, Seq, Step, SwitchNode, WhileNode, bits
@@ -37,6 +38,7 @@ from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.streams import DataStream, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor
+from poplar_py.poplar.variable import Variable
 from poplar_py.types import DType, u8, u32
 
 POISON = 0xFF
@@ -70,6 +72,7 @@ class Emitter:
         self.messages: list[Message] = []
         self.depth = 1
         self.arena_end = first_region
+        self.forwards = find_forwards(plan.tree, plan.liveness, graph.variables)
         self._sets: dict[int, tuple[SetTables, StepInfo]] = {}
         self._copies: dict[int, list[int]] = {}
         self._labels: dict[int, int] = {}
@@ -113,17 +116,19 @@ class Emitter:
         self.tables.append(Table(kernel, to_words(words, wide), ptr, order, cost, none, none))
         self.code.emit(Op.CALL, len(self.tables) - 1, mode=mode)
 
-    def copy_rows(self, src: Span, dst: Span) -> None:
+    def copy_rows(self, src: Span, dst: Span, mode: int = ALL_MODES) -> None:
         """A copy between pieces, through a staging region where they overlap. No barrier after
         it."""
+        if mode == FAITHFUL_MODE and not self.groups.faithful:
+            return
         if not overlap(src, dst):
-            self.records(copy_records(src, dst))
+            self.records(copy_records(src, dst), mode)
             return
         total = int(src[1].sum())
         stage = self.region_span(self.region("overlapping copy", "stage", u8, total))
-        self.records(copy_records(src, stage))
-        self.code.barrier()
-        self.records(copy_records(stage, dst))
+        self.records(copy_records(src, stage), mode)
+        self.code.barrier(mode)
+        self.records(copy_records(stage, dst), mode)
 
     # ------------------------------------------------------------ control flow
     def node(self, n: Node) -> None:
@@ -296,7 +301,15 @@ class Emitter:
         assert isinstance(p.src, Tensor)
         assert isinstance(p.dst, Tensor)
         self.begin(s, copy_step(self.graph.target, s, self.plan.places, p.src, p.dst))
-        self.copy_rows(self.layout.tensor(p.src), self.layout.tensor(p.dst))
+        source, target = self.layout.tensor(p.src), self.layout.tensor(p.dst)
+        forward = self.forwards.copies.get(s.id)
+        if forward is None:
+            self.copy_rows(source, target)
+        else:
+            stream, variable = forward
+            self.copy_rows(source, target, FAITHFUL_MODE)
+            region = self.regions[self.find_region("stream_in", stream.handle)]
+            self.copy_rows(_inside(region, p.src, variable), target, DEFAULT_MODE)
         self.code.barrier()
 
     def step_stream(self, s: Step, p: prg.Copy) -> None:
@@ -309,8 +322,9 @@ class Emitter:
             c.emit(Op.STREAM, p.src.id, 0)
             c.barrier()
             region = self.find_region("stream_in", p.src.handle)
-            self.copy_rows(self.region_span(region), self.layout.tensor(p.dst))
-            c.barrier()
+            mode = FAITHFUL_MODE if s.id in self.forwards.streams else ALL_MODES
+            self.copy_rows(self.region_span(region), self.layout.tensor(p.dst), mode)
+            c.barrier(mode)
             return
         assert isinstance(p.dst, DataStream)
         assert isinstance(p.src, Tensor)
@@ -446,6 +460,13 @@ class Emitter:
         self.code.barrier()
 
 
+def _inside(region: Region, tensor: Tensor, variable: Variable) -> Span:
+    """A tensor's pieces as if its variable were laid out in order in a region."""
+    start, length = tensor.runs()
+    width = region.dtype.size
+    return join(region.offset + (start - variable.base) * width, length * width)
+
+
 def _scalar_of(p: prg.Program) -> Tensor:
     """The device scalar a branching program looks at."""
     if isinstance(p, prg.Switch):
@@ -476,4 +497,4 @@ def _again(info: StepInfo, s: Step) -> StepInfo:
     return replace(info, name=s.name, loc=s.loc)
 
 
-__all__ = ["POISON", "Emitter", "concat"]
+__all__ = ["POISON", "Emitter"]

@@ -13,6 +13,7 @@ import pytest
 from tests_runtime import new_graph
 
 from poplar_py import poplar
+from poplar_py.codegen.program import Op
 from poplar_py.diagnostics import (
     InputError,
     InvalidProgram,
@@ -460,3 +461,24 @@ def test_measure_gives_seconds_per_step() -> None:
         seconds = e.measure(repeats=3)
         assert len(seconds) == len(e.executable.steps)
         assert 0 < seconds.sum() < 10
+
+
+def test_copies_straight_from_a_stream() -> None:
+    g = new_graph()
+    stream = g.add_host_to_device_fifo("in", f32, 12)
+    out = g.add_device_to_host_fifo("out", f32, 12)
+    x = g.add_variable(f32, (3, 4), "x", mapping="linear")
+    y = g.add_variable(f32, (4, 3), "y", mapping="linear")
+    body = Sequence(Copy(stream, x), Copy(x.transpose(), y), scale_set(g, y, 2.0), Copy(y, out))
+    exe = build_executable(g, [Repeat(2, body)])
+    data = np.arange(24, dtype=np.float32)
+    want = data.reshape(2, 3, 4).transpose(0, 2, 1).ravel() * 2
+    for faithful in (False, True):
+        with TileEngine(exe, threads=2, faithful_exchange=faithful) as e:
+            got = np.zeros(24, np.float32)
+            e.connect_stream("in", data)
+            e.connect_stream("out", got)
+            e.run()
+            assert np.array_equal(got, want)
+    copies = [int((exe.code[:, 0] == Op.CALL).sum()), int((exe.code[:, 7] == 1).sum())]
+    assert copies[1] == 1  # one copy is made by the default mode only
