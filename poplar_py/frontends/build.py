@@ -12,7 +12,9 @@ from poplar_py.driver.executable import Executable
 from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import Binding, Port, Signature, batch_axis, bind_inputs
 from poplar_py.frontends.source import LoadedModel, Specialisation, Values
+from poplar_py.frontends.tiles import TileModel, compile_tiles
 from poplar_py.ir import Module
+from poplar_py.passes.tile_module import TileModule
 from poplar_py.types import TensorType
 
 __all__ = ["Compiled", "Sizes", "compile_model", "emit_model", "specialise"]
@@ -40,10 +42,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Compiled:
-    """An executable and the model-level module it was made from."""
+    """An executable and the module it was made from."""
 
     executable: Executable
-    module: Module
+    module: Module | TileModule
 
 
 def specialise(
@@ -63,6 +65,8 @@ def specialise(
 
 def compile_model(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:
     """Compiles a model for a machine. Raises what reading, passes and planning raise."""
+    if isinstance(model, TileModel):
+        return Compiled(compile_tiles(model, options), model.module)
     options.progress("import")
     found, binding = specialise(model, options, sizes)
     passed = run_pipeline(found.module, options, found.dims, found.shapes)

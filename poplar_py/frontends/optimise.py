@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import poplar_py.ops  # noqa: F401  (the parser finds ops by name)
 from poplar_py import files, ir
 from poplar_py.diagnostics import FileError, Location
 from poplar_py.driver.compile import run_passes
@@ -18,7 +19,7 @@ from poplar_py.passes.tile_module import TileModule
 from poplar_py.poplar.tile_parse import is_tile_text, parse_tile_module
 from poplar_py.types import TensorType
 
-__all__ = ["Optimised", "optimise"]
+__all__ = ["Optimised", "optimise", "parse_pir", "read_pir"]
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,19 @@ def optimise(path: str, options: CompileOptions) -> Optimised:
 def read_pir(path: str) -> Any:
     """The module of a `.pir` file of either level; arrays come from `resources/` beside it."""
     data = sys.stdin.buffer.read() if path == "-" else files.read_bytes(path)
-    name = "<stdin>" if path == "-" else path
+    folder = Path() if path == "-" else Path(path).parent
+    return parse_pir(data, "<stdin>" if path == "-" else path, folder / "resources")
+
+
+def parse_pir(data: bytes, name: str, folder: Path) -> Any:
+    """The module of a `.pir` text of either level, read from `name`; arrays lie in `folder`.
+
+    Raises FileError or ParseError with the place of the fault.
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise FileError(f"{name} is not UTF-8 text: {error}", Location(name, 0, 0)) from error
-    folder = (Path() if path == "-" else Path(path).parent) / "resources"
 
     def lookup(key: str, type: TensorType) -> Array:
         return read_resource(folder, key, type)

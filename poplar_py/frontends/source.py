@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from poplar_py import ir
 from poplar_py.diagnostics import FileError, InputError, Location, OptionError, UnsupportedOp
 from poplar_py.driver.signature import Array
 from poplar_py.frontends import pml
 from poplar_py.frontends.onnx import model as onnx_model
+from poplar_py.frontends.optimise import parse_pir
 from poplar_py.ir import Graph, Module, Value
 from poplar_py.ir.resources import read_text
 from poplar_py.ir.rewrite import clone_module, replace_values
@@ -259,13 +259,23 @@ def _from_path(origin: str | Path, format: str | None, dims: Mapping[str, int]) 
     return PmlModel(pml.read_pml(read_text(path), str(path)), dims)
 
 
+def _from_pir(name: str, read: Callable[[], Any]) -> LoadedModel:
+    """A module of either level; `read` gives a new one each time."""
+    module = read()
+    if isinstance(module, Module):
+        return ModuleModel(module)
+    from poplar_py.frontends.tiles import TileModel  # built on this module
+
+    return TileModel(name, module, read)
+
+
 def _from_bytes(data: bytes, format: str, name: str, dims: Mapping[str, int]) -> LoadedModel:
     if format == "onnx":
         return OnnxModel(onnx_model.open_onnx(data))
+    if format == "pir":
+        return _from_pir(name, lambda: parse_pir(data, name, Path("resources")))
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise FileError(f"{name} is not UTF-8 text: {error}", Location(name, 0, 0)) from error
-    if format == "pir":
-        return ModuleModel(ir.parse_module(text, name))
     return PmlModel(pml.read_pml(text, name), dims)

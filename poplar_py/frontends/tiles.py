@@ -1,0 +1,88 @@
+"""Tile-level `.pir` text as a model: a dump taken after `lower` runs like the model it came from.
+
+Inputs and outputs are the streams called `input/NAME` and `output/NAME`; their shapes are those of
+the tensors they are copied to and from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from poplar_py.diagnostics import OptionError
+from poplar_py.driver.compile import build, run_passes
+from poplar_py.driver.executable import Executable
+from poplar_py.driver.options import CompileOptions
+from poplar_py.driver.signature import Port, Signature
+from poplar_py.frontends.source import LoadedModel, Specialisation, Values
+from poplar_py.passes import parse_pipeline
+from poplar_py.passes.tile_module import TileModule
+from poplar_py.poplar import program
+from poplar_py.poplar.streams import DataStream
+from poplar_py.poplar.tensor import Tensor
+from poplar_py.types import TensorType
+
+__all__ = ["TileModel", "compile_tiles"]
+
+
+class TileModel(LoadedModel):
+    """A program on tiles; `fresh` reads it anew for each compilation, since passes change it."""
+
+    def __init__(self, name: str, module: TileModule, fresh: Callable[[], TileModule]) -> None:
+        self.name = name
+        self.module = module
+        self.fresh = fresh
+
+    @property
+    def inputs(self) -> dict[str, TensorType]:
+        return _streams(self.module, "from_stream", "input/")
+
+    @property
+    def outputs(self) -> dict[str, TensorType]:
+        return _streams(self.module, "to_stream", "output/")
+
+    def specialise(
+        self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
+    ) -> Specialisation:
+        raise OptionError(
+            f"{self.name} is at the tile level: it has no form above that",
+            remedy="`poplar-py run` runs it, `poplar-py opt FILE -p ''` prints it",
+        )
+
+
+def _streams(module: TileModule, kind: str, prefix: str) -> dict[str, TensorType]:
+    """Name and type of each stream of one direction, in the order of the copies."""
+    found: dict[str, TensorType] = {}
+    for top in module.programs:
+        for step in top.walk():
+            if not isinstance(step, program.Copy) or step.kind != kind:
+                continue
+            stream, tensor = step.src, step.dst
+            if kind == "to_stream":
+                stream, tensor = tensor, stream
+            if not isinstance(stream, DataStream) or not isinstance(tensor, Tensor):
+                continue
+            if stream.handle.startswith(prefix):
+                shape = tuple(int(d) for d in tensor.shape)
+                found[stream.handle.removeprefix(prefix)] = TensorType(tensor.dtype, shape)
+    return found
+
+
+def compile_tiles(model: TileModel, options: CompileOptions) -> Executable:
+    """The executable of a tile-level program, for the machine that its text names.
+
+    Passes of the model level are left out of the pipeline. Raises OptionError for several replicas.
+    """
+    if options.replicas > 1:
+        raise OptionError(
+            f"{model.name} is at the tile level: it is the program of one replica",
+            remedy="give --replicas where the model is compiled",
+        )
+    module = model.fresh()
+    passes = [p for p in parse_pipeline(options.pipeline) if p.level == "tile"]
+    target = module.graph.target
+    done = run_passes(module, passes, options, target)
+    options.progress("codelets")
+    inputs = tuple(Port(name, type) for name, type in model.inputs.items())
+    outputs = tuple(Port(name, type) for name, type in model.outputs.items())
+    return Executable(build(done), Signature(inputs, outputs, 1), model.name, target.num_ipus)
