@@ -1,0 +1,201 @@
+"""Control flow: loops, decisions, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from typing import TYPE_CHECKING
+
+from poplar_py.poplar.errors import (
+    TensorIndexError,
+    TensorTypeError,
+)
+from poplar_py.poplar.streams import (
+    Function,
+    HostFunction,
+)
+from poplar_py.poplar.tensor import Tensor, fail
+
+if TYPE_CHECKING:
+    pass
+
+from poplar_py.poplar.program_core import Program, Sequence
+from poplar_py.poplar.program_data import check_scalar, check_writable
+from poplar_py.poplar.program_report import ErrorProgram
+
+
+class Repeat(Program):
+    """The body ``times`` times."""
+
+    __slots__ = ("body", "times")
+
+    def __init__(self, times: int, body: Program, name: str = "") -> None:
+        super().__init__(name)
+        if times < 0:
+            fail(TensorIndexError, f"repeat {times} times")
+        self.times = times
+        self.body = body
+
+    def children(self) -> list[Program]:
+        return [self.body]
+
+
+class Loop(Program):
+    """The body for ever (until the engine is stopped or a program aborts)."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: Program, name: str = "") -> None:
+        super().__init__(name)
+        self.body = body
+
+    def children(self) -> list[Program]:
+        return [self.body]
+
+
+class _While(Program):
+    __slots__ = ("body", "condition", "predicate")
+
+    def __init__(
+        self, condition: Program, predicate: Tensor, body: Program, name: str = ""
+    ) -> None:
+        super().__init__(name)
+        check_scalar(predicate, "the predicate", "biu")
+        self.condition = condition
+        self.predicate = predicate
+        self.body = body
+
+    def children(self) -> list[Program]:
+        return [self.condition, self.body]
+
+
+class RepeatWhileTrue(_While):
+    """Run ``condition``; while the predicate is nonzero run the body, then the condition again."""
+
+    __slots__ = ()
+
+
+class RepeatWhileFalse(_While):
+    """Run ``condition``; while the predicate is zero run the body, then the condition again."""
+
+    __slots__ = ()
+
+
+class If(Program):
+    """One of two programs by a device scalar (nonzero is true)."""
+
+    __slots__ = ("if_false", "if_true", "predicate")
+
+    def __init__(
+        self, predicate: Tensor, if_true: Program, if_false: Program | None = None, name: str = ""
+    ) -> None:
+        super().__init__(name)
+        check_scalar(predicate, "the predicate", "biu")
+        self.predicate = predicate
+        self.if_true = if_true
+        self.if_false: Program = Sequence() if if_false is None else if_false
+
+    def children(self) -> list[Program]:
+        return [self.if_true, self.if_false]
+
+
+class Switch(Program):
+    """The case whose number equals a device integer, else the default.
+
+    ``unreachable_default``: the caller promises that some case matches.
+    """
+
+    __slots__ = ("cases", "control", "default", "unreachable_default")
+
+    def __init__(
+        self,
+        control: Tensor,
+        cases: Seq[tuple[int, Program]] = (),
+        default: Program | None = None,
+        name: str = "",
+    ) -> None:
+        super().__init__(name)
+        check_scalar(control, "the control value", "iu")
+        self.control = control
+        self.cases: list[tuple[int, Program]] = []
+        self.default: Program = Sequence() if default is None else default
+        self.unreachable_default = False
+        for value, program in cases:
+            self.add(value, program)
+
+    @staticmethod
+    def switch_with_bounds_checking(
+        control: Tensor, cases: Seq[tuple[int, Program]] = (), name: str = ""
+    ) -> Switch:
+        """A switch that stops the program when no case matches."""
+        stop = ErrorProgram("no case of the switch matches", control)
+        return Switch(control, cases, stop, name)
+
+    @staticmethod
+    def switch_with_unreachable_default(
+        control: Tensor, cases: Seq[tuple[int, Program]] = (), name: str = ""
+    ) -> Switch:
+        """A switch of which the caller knows that some case matches."""
+        out = Switch(control, cases, None, name)
+        out.unreachable_default = True
+        return out
+
+    def add(self, value: int, program: Program) -> Switch:
+        """One more case; returns the switch."""
+        if any(v == value for v, _ in self.cases):
+            fail(TensorIndexError, f"the switch has a case {value} already")
+        self.cases.append((int(value), program))
+        return self
+
+    def children(self) -> list[Program]:
+        return [*(p for _, p in self.cases), self.default]
+
+
+class Call(Program):
+    """Run a function of the graph, or a host function on tensors."""
+
+    __slots__ = ("function", "inputs", "outputs")
+
+    def __init__(
+        self,
+        function: Function | HostFunction,
+        inputs: Seq[Tensor] = (),
+        outputs: Seq[Tensor] = (),
+        name: str = "",
+    ) -> None:
+        super().__init__(name)
+        self.function = function
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        if isinstance(function, HostFunction):
+            _check_host_call(function, self.inputs, self.outputs)
+
+
+def _check_host_call(function: HostFunction, ins: list[Tensor], outs: list[Tensor]) -> None:
+    for what, args, want in (("input", ins, function.inputs), ("output", outs, function.outputs)):
+        if len(args) != len(want):
+            fail(
+                TensorIndexError,
+                f"host function {function.handle!r} has {len(want)} {what}s, {len(args)} given",
+            )
+        for i, (t, (dtype, size)) in enumerate(zip(args, want, strict=True)):
+            if t.dtype is not dtype or t.numel != size:
+                fail(
+                    TensorTypeError,
+                    f"{what} {i} of host function {function.handle!r} is {t!r}, declared "
+                    f"{dtype.name}[{size}]",
+                )
+    for t in outs:
+        check_writable(t, "an output of a host function")
+
+
+class Block(Program):
+    """A program that nothing is moved into or out of; a row of its own in profiles."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: Program, name: str = "") -> None:
+        super().__init__(name)
+        self.body = body
+
+    def children(self) -> list[Program]:
+        return [self.body]
