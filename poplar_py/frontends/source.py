@@ -255,7 +255,7 @@ def _from_path(origin: str | Path, format: str | None, dims: Mapping[str, int]) 
     if kind == "onnx":
         return OnnxModel(onnx_model.open_onnx(path))
     if kind == "pir":
-        return ModuleModel(ir.load_pir(path))
+        return _from_pir(path.stem, lambda: read_pir(str(path)))
     return PmlModel(pml.read_pml(read_text(path), str(path)), dims)
 
 
