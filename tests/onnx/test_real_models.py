@@ -13,7 +13,10 @@ from real_models import MODELS, RealModel, he_scaled
 from poplar_py.eval import evaluate
 from poplar_py.frontends.onnx import open_onnx, pack_outputs
 
-QUICK = [m for m in MODELS if m.name not in ("light_vgg19", "light_bvlc_alexnet", "light_zfnet512")]
+QUICK = ("magika", "ocr_cls", "ocr_rec", "silero", "encoder", "decoder", "light_squeezenet")
+ALL = [
+    pytest.param(m, id=m.name, marks=() if m.name in QUICK else pytest.mark.slow) for m in MODELS
+]
 
 
 def session(model: Any) -> Any:
@@ -36,7 +39,7 @@ def assert_parity(got: list[Any], want: list[Any]) -> None:
             assert float(np.abs(a - b).max()) <= limit
 
 
-@pytest.mark.parametrize("model", QUICK, ids=lambda m: m.name)
+@pytest.mark.parametrize("model", ALL)
 def test_parity(model: RealModel) -> None:
     if model.file is None:
         pytest.skip(f"{model.package} is not installed")
@@ -46,6 +49,7 @@ def test_parity(model: RealModel) -> None:
     assert_parity(got, session(str(model.file)).run(None, feeds))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet50", "shufflenet", "inception_v2"])
 def test_scaled_weights(name: str) -> None:
     model = next(m for m in MODELS if m.name == f"light_{name}")
