@@ -8,7 +8,6 @@ is tile cycles already and adds to them. A superstep waits for its slowest tile.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -204,7 +203,14 @@ def host_step(
     return info
 
 
-@lru_cache(maxsize=16)
+_models: dict[int, CycleModel] = {}
+
+
 def cycle_model(target: Target) -> CycleModel:
-    """The cycle model of a target."""
-    return CycleModel(target)
+    """The cycle model of a target (kept by identity: hashing all its figures takes longer)."""
+    found = _models.get(id(target))
+    if found is None or found.target is not target:
+        if len(_models) >= 16:
+            _models.clear()
+        found = _models[id(target)] = CycleModel(target)
+    return found

@@ -18,6 +18,8 @@ from poplar_py.poplar.arrays import I8, Ints
 
 MIN_FOLD = 2
 """A record of fewer rows is left as single pieces."""
+_ELEMENT_KIND = np.zeros(ELEMENT_BYTES[-1] + 1, I8)
+_ELEMENT_KIND[list(ELEMENT_BYTES)] = np.arange(len(ELEMENT_BYTES)) + 2
 _SPLIT_BYTES = 1 << 16
 """Larger single runs are cut, so that they spread over threads."""
 
@@ -186,13 +188,12 @@ def by_kernel(r: Records) -> list[tuple[str, Ints, NDArray[np.int64]]]:
     program_copy."""
     src, dst, size, count, ss, dt = r.columns()
     kind = np.where(count == 1, 0, 1)
-    for k, nbytes in enumerate(ELEMENT_BYTES):
-        kind[size == nbytes] = 2 + k
+    short = size <= ELEMENT_BYTES[-1]
+    if short.any():
+        kind = np.where(short & (_ELEMENT_KIND[size * short] > 0), _ELEMENT_KIND[size * short], kind)
     out: list[tuple[str, Ints, NDArray[np.int64]]] = []
-    for k in range(2 + len(ELEMENT_BYTES)):
+    for k in np.flatnonzero(np.bincount(kind)).tolist():
         i = np.flatnonzero(kind == k)
-        if len(i) == 0:
-            continue
         if k == 0:
             out.append(("run", i, np.stack([src[i], dst[i], size[i]], 1)))
         elif k == 1:
