@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import poplar_py.ops  # noqa: F401  (the parser finds ops by name)
+import poplar_py.ops
 from poplar_py import files, ir
 from poplar_py.diagnostics import FileError, Location
 from poplar_py.driver.compile import run_passes
@@ -20,6 +20,8 @@ from poplar_py.poplar.tile_parse import is_tile_text, parse_tile_module
 from poplar_py.types import TensorType
 
 __all__ = ["Optimised", "optimise", "parse_pir", "read_pir"]
+
+assert poplar_py.ops  # the parser finds ops by name
 
 
 @dataclass(frozen=True)

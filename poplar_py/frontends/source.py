@@ -12,22 +12,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from poplar_py.diagnostics import FileError, InputError, Location, OptionError, UnsupportedOp
 from poplar_py.driver.signature import Array
-from poplar_py.frontends import pml
-from poplar_py.frontends.onnx import model as onnx_model
-from poplar_py.frontends.optimise import parse_pir
+from poplar_py.frontends.optimise import parse_pir, read_pir
 from poplar_py.ir import Graph, Module, Value
 from poplar_py.ir.resources import read_text
 from poplar_py.ir.rewrite import clone_module, replace_values
 from poplar_py.ops.core import Constant
 from poplar_py.passes.infer_shapes import bind_shapes
 from poplar_py.types import TensorType
+
+if TYPE_CHECKING:
+    import onnx
+
+    from poplar_py.frontends import pml
+    from poplar_py.frontends.onnx import model as onnx_model
 
 __all__ = [
     "FORMATS",
@@ -206,6 +209,8 @@ class OnnxModel(LoadedModel):
         return self.model.flatten(inputs)
 
     def pack(self, module: Module, outputs: Mapping[str, Array]) -> dict[str, Any]:
+        from poplar_py.frontends.onnx import model as onnx_model
+
         names = [module.main.output_name(i) for i in range(len(module.main.outputs))]
         packed = onnx_model.pack_outputs(module, [outputs[name] for name in names])
         return dict(zip(self.model.outputs, packed, strict=True))
@@ -228,8 +233,20 @@ def load_model(
         return _from_bytes(origin, _known_format(format, "the bytes"), "<bytes>", dims or {})
     if isinstance(origin, (str, Path)):
         return _from_path(origin, format, dims or {})
-    proto: Any = origin  # pyright sees two classes of protobuf's generated module
-    return OnnxModel(onnx_model.open_onnx(proto))
+    return _from_onnx(origin)
+
+
+def _from_onnx(origin: Any) -> LoadedModel:
+    """Only now are onnx and the import rules loaded: each frontend costs a tenth of a second."""
+    from poplar_py.frontends.onnx import model as onnx_model
+
+    return OnnxModel(onnx_model.open_onnx(origin))
+
+
+def _from_pml(text: str, file: str, dims: Mapping[str, int]) -> LoadedModel:
+    from poplar_py.frontends import pml
+
+    return PmlModel(pml.read_pml(text, file), dims)
 
 
 def _known_format(format: str | None, what: str) -> str:
@@ -253,10 +270,10 @@ def _from_path(origin: str | Path, format: str | None, dims: Mapping[str, int]) 
             remedy="name it .onnx, .pml or .pir, or give --format",
         )
     if kind == "onnx":
-        return OnnxModel(onnx_model.open_onnx(path))
+        return _from_onnx(path)
     if kind == "pir":
         return _from_pir(path.stem, lambda: read_pir(str(path)))
-    return PmlModel(pml.read_pml(read_text(path), str(path)), dims)
+    return _from_pml(read_text(path), str(path), dims)
 
 
 def _from_pir(name: str, read: Callable[[], Any]) -> LoadedModel:
@@ -271,11 +288,11 @@ def _from_pir(name: str, read: Callable[[], Any]) -> LoadedModel:
 
 def _from_bytes(data: bytes, format: str, name: str, dims: Mapping[str, int]) -> LoadedModel:
     if format == "onnx":
-        return OnnxModel(onnx_model.open_onnx(data))
+        return _from_onnx(data)
     if format == "pir":
         return _from_pir(name, lambda: parse_pir(data, name, Path("resources")))
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise FileError(f"{name} is not UTF-8 text: {error}", Location(name, 0, 0)) from error
-    return PmlModel(pml.read_pml(text, name), dims)
+    return _from_pml(text, name, dims)
