@@ -25,6 +25,7 @@ from poplar_py.poputil.blocked import (
     add_blocked,
     batch_lanes,
     blocked_base,
+    channel_blocks,
     images_of_lanes,
     variable_ids,
 )
@@ -210,7 +211,7 @@ def avg_pool(
 
 
 def _joined_parts(graph: Graph, x: Tensor) -> list[Tensor]:
-    """The blocked activations that x [N, C, *in] joins along its channels; empty when it does not."""
+    """The blocked activations that x [N, C, *in] joins along its channels, if it does."""
     if 0 in x.shape or blocked_base(graph, x) is not None:
         return []
     first = x.slice(0, 1, 0)

@@ -130,7 +130,10 @@ def _map_parts(
     if padded is not None:
         return _map_blocked(graph, expr, padded, cs, name, dtype, shape)
     ref = _reference(graph, tensors, shape)
-    if ref is not None and ref[1] is not None:
+    made = None
+    if ref is None or ref[1] is not None:
+        made = _joined_output(graph, tensors, dtype, shape, name)
+    if made is None and ref is not None and ref[1] is not None:
         axis, bounds = ref[1]
         parts: list[Tensor] = []
         for lo, hi in itertools.pairwise(bounds):
@@ -140,9 +143,8 @@ def _map_parts(
         from poplar_py.poplar import concat
 
         return concat(parts, axis)
-    made = None if ref is None else clone_layout(graph, ref[0], dtype, name)
-    if made is None:
-        made = _joined_output(graph, tensors, dtype, shape, name)
+    if made is None and ref is not None:
+        made = clone_layout(graph, ref[0], dtype, name)
     if made is None:
         made = fresh(graph, dtype, shape, name), plain_order(shape)
     out, order = made

@@ -27,9 +27,10 @@ __all__ = [
     "LANES",
     "add_blocked",
     "batch_lanes",
-    "images_of_lanes",
     "blocked_base",
     "blocks_of",
+    "channel_blocks",
+    "images_of_lanes",
     "is_marked",
     "lane_addresses",
     "lane_segments",
@@ -85,6 +86,22 @@ def add_blocked(
     blocks = graph.add_variable(dtype, full, name, mapping=mapping)
     mark_padded(graph, variable_ids(graph, blocks.runs()[0][:1]).item())
     return blocks, view_of_blocked(blocks, channels)
+
+
+def channel_blocks(tensor: Tensor) -> Tensor | None:
+    """[N, C/16, *spatial, 16] of a view [N, C, *spatial] whose channels lie 16 by 16 in memory.
+
+    None for other layouts, and unless C is a multiple of 16.
+    """
+    shape = tensor.shape
+    if len(shape) < 3 or shape[1] % LANES or 0 in shape:
+        return None
+    rank = len(shape)
+    view = tensor.reshape((shape[0], shape[1] // LANES, LANES, *shape[2:]))
+    view = view.dim_shuffle((0, 1, *range(3, rank + 1), 2))
+    if (view.slice(0, 1, 0).slice(0, 1, 1).runs()[1] % LANES).any():
+        return None
+    return None if (view.runs()[1] % LANES).any() else view
 
 
 def variable_bases(graph: Graph) -> Ints:
