@@ -131,6 +131,10 @@ class GraphCore:
     def _owner(self, address: int) -> Variable:
         return self.variables[bisect_right(self._bases, address) - 1]
 
+    def same_variable(self, a: int, b: int) -> bool:
+        """Whether two addresses belong to one variable."""
+        return bisect_right(self._bases, a) == bisect_right(self._bases, b)
+
     def locate_variables(self, address: Ints) -> tuple[Ints, Ints]:
         """Variable id and base address for each address."""
         bases = self._base_index()

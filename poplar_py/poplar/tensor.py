@@ -487,7 +487,11 @@ def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 f"concat of {list(first.shape)} and {list(t.shape)} along dim {d}",
                 "all other dims must agree",
             )
-    return Tensor(first.graph, concat_views([t.view for t in tensors], d), first.dtype)
+    return Tensor(
+        first.graph,
+        concat_views([t.view for t in tensors], d, first.graph.same_variable),
+        first.dtype,
+    )
 
 
 def append(a: Tensor, b: Tensor, dim: int | None = None) -> Tensor:

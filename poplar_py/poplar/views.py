@@ -442,23 +442,29 @@ class Runs(View):
         return self._atoms(dim, lambda a: np.take(a, idx, axis=dim), self._sized(dim, len(idx)))
 
 
-def concat_views(views: Sequence[View], axis: int) -> View:
-    """Join views along an axis; neighbours that continue each other in memory become one part."""
+SameVariable = Callable[[int, int], bool]
+
+
+def concat_views(views: Sequence[View], axis: int, same: SameVariable) -> View:
+    """Join views along an axis; neighbours that continue each other in memory become one part.
+
+    ``same`` tells whether two addresses belong to one variable: a part never spans two.
+    """
     if len(views) == 1:
         return views[0]
     joined = Cat(axis, views)
     if all(isinstance(p, Runs) for p in joined.parts):
         return joined.as_runs()
-    parts = _fuse(joined.parts, axis)
+    parts = _fuse(joined.parts, axis, same)
     return parts[0] if len(parts) == 1 else Cat(axis, parts)
 
 
-def _fuse(parts: list[View], axis: int) -> list[View]:
+def _fuse(parts: list[View], axis: int, same: SameVariable) -> list[View]:
     """Join neighbouring Affine parts of which the second starts where the first ends."""
     out = parts[:1]
     for p in parts[1:]:
         last = out[-1]
-        joined = _fuse_two(last, p, axis)
+        joined = _fuse_two(last, p, axis, same)
         if joined is None:
             out.append(p)
         else:
@@ -466,7 +472,7 @@ def _fuse(parts: list[View], axis: int) -> list[View]:
     return out
 
 
-def _fuse_two(a: View, b: View, axis: int) -> Affine | None:
+def _fuse_two(a: View, b: View, axis: int, same: SameVariable) -> Affine | None:
     if not isinstance(a, Affine) or not isinstance(b, Affine):
         return None
     da, db = a.dims[axis], b.dims[axis]
@@ -481,4 +487,6 @@ def _fuse_two(a: View, b: View, axis: int) -> Affine | None:
     for d in range(len(a.dims)):
         if d != axis and a.dims[d] != b.dims[d]:
             return None
+    if not same(a.offset, b.offset):
+        return None
     return Affine(a.offset, (*a.dims[:axis], ((na + nb, sa),), *a.dims[axis + 1 :]))

@@ -110,6 +110,8 @@ def test_chains_equal_dense_addresses(seed: int) -> None:
         t, a = chain(g, rng)
         assert t.shape == a.shape
         assert np.array_equal(t.addresses(), a)
+        owners = {v.id for v in g.variables if np.any((a >= v.base) & (a < v.base + v.size))}
+        assert {v.id for v in t.variables()} == owners
         assert t.contains_aliases() == (len(np.unique(a)) < a.size)
         assert t.is_contiguous() == bool((np.diff(a.ravel()) == 1).all())
         _, length = t.runs()
@@ -235,6 +237,17 @@ def test_memory_order(seed: int) -> None:
             assert here == list(range(here[0], here[0] + len(here)))
             listed += here
         assert sorted(listed) == sorted(int(x) for b, e in regions for x in flat[b:e])
+
+
+def test_joined_parts_stay_in_their_variables() -> None:
+    g = new_graph()
+    parts = [g.add_variable(f32, (5, 1)) for _ in range(3)]
+    for joined in (concat(parts, 1), concat([p.sub_sample(4) for p in parts])):
+        assert [v.id for v in joined.variables()] == [0, 1, 2]
+    a, b = g.add_variable(f32, (8,)), g.add_variable(f32, (1,))
+    joined = concat([a.sub_sample(3), b])
+    assert len(joined.variables()) == 2
+    assert concat([a.slice(0, 3), a.slice(3, 8)]).is_contiguous()
 
 
 def test_blocked_activation_stays_affine() -> None:
