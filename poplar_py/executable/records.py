@@ -190,7 +190,9 @@ def by_kernel(r: Records) -> list[tuple[str, Ints, NDArray[np.int64]]]:
     kind = np.where(count == 1, 0, 1)
     short = size <= ELEMENT_BYTES[-1]
     if short.any():
-        kind = np.where(short & (_ELEMENT_KIND[size * short] > 0), _ELEMENT_KIND[size * short], kind)
+        kind = np.where(
+            short & (_ELEMENT_KIND[size * short] > 0), _ELEMENT_KIND[size * short], kind
+        )
     out: list[tuple[str, Ints, NDArray[np.int64]]] = []
     for k in np.flatnonzero(np.bincount(kind)).tolist():
         i = np.flatnonzero(kind == k)

@@ -137,3 +137,14 @@ def test_passes_are_registered() -> None:
     for name in ("map-tiles", "plan-exchange", "liveness", "plan-memory"):
         make_pass(name, {}).run(module, PassContext())
     assert "plan-memory" in module.results
+
+
+def test_unused_variables_take_no_memory() -> None:
+    g = new_graph()
+    g.add_variable(f32, (1_000_000,), "unused", mapping=3)
+    x = g.add_variable(f32, (16,), "x", mapping=3)
+    cs = g.add_compute_set("scale")
+    g.add_vertices(cs, "Scale", [3], {"x": Edges.flat(x, [0], [16])}, {"by": 2.0})
+    module = TileModule(g, [Execute(cs)], ["main"])
+    plan_tiles(module)
+    assert module.results["plan-memory"].plan.data[3] == 64
