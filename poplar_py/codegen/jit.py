@@ -77,20 +77,22 @@ class Jit:
         A text may be a function that makes it; its symbol must then name the code for good.
         """
         with self._lock:
-            for symbol, text in kernels.items():
-                if symbol not in self._addresses:
-                    self._addresses[symbol] = self._link(symbol, self._object(symbol, text))
+            new = {s: self._object(s, t) for s, t in kernels.items() if s not in self._addresses}
+            if new:
+                self._link(new)
             return {symbol: self._addresses[symbol] for symbol in kernels}
 
-    def _link(self, symbol: str, data: bytes) -> int:
-        builder = llvm.JITLibraryBuilder().add_object_img(data)
-        builder = builder.add_jit_library(_SUPPORT).add_current_process()
+    def _link(self, objects: dict[str, bytes]) -> None:
+        """Link objects, each with the symbol it is named after."""
+        builder = llvm.JITLibraryBuilder().add_jit_library(_SUPPORT).add_current_process()
+        for symbol, data in objects.items():
+            builder = builder.add_object_img(data).export_symbol(symbol)
         try:
-            tracker = builder.export_symbol(symbol).link(self._jit, symbol)
+            tracker = builder.link(self._jit, f"kernels.{len(self._keep)}")
         except RuntimeError as error:
             raise InternalError(f"a kernel does not link: {error}") from None
         self._keep.append(tracker)
-        return tracker[symbol]
+        self._addresses |= {symbol: tracker[symbol] for symbol in objects}
 
     # -- objects
 

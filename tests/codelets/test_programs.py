@@ -112,10 +112,7 @@ class Maker:
         self.loops -= 1
 
     def block(self, indent: int, depth: int) -> bool:
-        for _ in range(self.rng.randrange(1, 5)):
-            if self.statement(indent, depth):
-                return True
-        return False
+        return any(self.statement(indent, depth) for _ in range(self.rng.randrange(1, 5)))
 
     def program(self) -> str:
         self.add(2, "t = array(i32, 8)")
