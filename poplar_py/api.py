@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import onnx
+from typing import TYPE_CHECKING, Any
 
 from poplar_py.diagnostics import InputError, OptionError
 from poplar_py.driver.engine import EngineOptions, ModelEngine
@@ -26,8 +24,11 @@ from poplar_py.profile.report import Report
 
 __all__ = ["Engine", "Executable", "compile", "compile_for", "load"]
 
-Origin = str | Path | bytes | onnx.ModelProto | Module
-Loadable = LoadedModel | Origin
+if TYPE_CHECKING:
+    import onnx
+
+    Origin = str | Path | bytes | onnx.ModelProto | Module
+    Loadable = LoadedModel | Origin
 
 _Key = tuple[tuple[Any, ...], tuple[tuple[str, bytes], ...]]
 """Kinds of all inputs, and values of those a specialisation was made for."""

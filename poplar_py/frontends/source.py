@@ -90,7 +90,7 @@ class LoadedModel(ABC):
         """The inputs as plain arrays by the names of the module's inputs."""
         return {name: np.asarray(value) for name, value in inputs.items()}
 
-    def pack(self, module: Module, outputs: Mapping[str, Array]) -> dict[str, Any]:
+    def pack(self, module: Any, outputs: Mapping[str, Array]) -> dict[str, Any]:
         """The module's outputs as the model declares them."""
         del module
         return dict(outputs)
@@ -208,7 +208,7 @@ class OnnxModel(LoadedModel):
     def flatten(self, inputs: Values) -> dict[str, Array]:
         return self.model.flatten(inputs)
 
-    def pack(self, module: Module, outputs: Mapping[str, Array]) -> dict[str, Any]:
+    def pack(self, module: Any, outputs: Mapping[str, Array]) -> dict[str, Any]:
         from poplar_py.frontends.onnx import model as onnx_model
 
         names = [module.main.output_name(i) for i in range(len(module.main.outputs))]

@@ -10,20 +10,24 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import OptionError
 from poplar_py.target.systems import System
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 Floats = npt.NDArray[np.float64]
 
 
 def link_graph(system: System, num_ipus: int) -> nx.Graph[Hashable]:
     """The links between the first ``num_ipus`` IPUs of a system (more than it has: it goes on)."""
+    import networkx as nx  # a fifth of a second, which one IPU need not spend
+
     graph: nx.Graph[Hashable] = nx.Graph()
     graph.add_nodes_from(range(num_ipus))
     if system.topology == "custom":
@@ -100,6 +104,8 @@ class Routes:
 @lru_cache(maxsize=32)
 def routes(system: System, num_ipus: int) -> Routes:
     """Routes over the link graph. Raises OptionError when two IPUs are not connected."""
+    import networkx as nx
+
     graph = link_graph(system, num_ipus)
     ends: list[tuple[Any, Any]] = []
     for a, b in graph.edges():
