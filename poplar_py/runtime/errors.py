@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -14,6 +15,7 @@ from poplar_py.diagnostics import (
     RunTimeout,
     Stopped,
     TileException,
+    source_line,
 )
 
 if TYPE_CHECKING:
@@ -81,10 +83,16 @@ def _raise_tile(engine: TileEngine, code: int) -> NoReturn:
     line = int(ctx[isa.ERROR_LINE])
     if line > 0 and codelet.ir.file:
         where = f" (added at {loc.short})" if loc.known else ""
-        loc = Location(codelet.ir.file, line, 1)
+        loc = _first_column(Location(codelet.ir.file, line, 1))
     raise TileException(
         f"{codelet.name}, vertex {found[1]} on tile {tile} in compute set {table.group!r}{where}: "
         + _REASONS[code].format(**detail),
         loc,
         "check the codelet's indices against the sizes of what is connected",
     )
+
+
+def _first_column(loc: Location) -> Location:
+    """The first character of a statement that is known by its line only."""
+    text = source_line(loc) or ""
+    return replace(loc, col=len(text) - len(text.lstrip()) + 1)
