@@ -140,8 +140,12 @@ def spread(graph: Graph, target: Target, balance: bool) -> bool:
     stages = chain_partition(cycles, nbytes, target.num_ipus, cap)
     if stages is None:
         total = sum(nbytes)
+        constants = [op for op in graph.ops if op.opname == "core.constant"]
+        largest = max(constants, key=lambda op: op.results[0].type.nbytes)
         raise OutOfTileMemory(
-            f"{total:,} bytes of weights do not fit {target.num_ipus} IPUs, {cap:,} bytes of each",
+            f"{total:,} bytes of weights do not fit {target.num_ipus} IPUs, {cap:,} bytes of each; "
+            f"the largest is {largest.results[0].name or 'a constant'} ({largest.results[0].type})",
+            largest.loc,
             remedy="use a larger --system, fewer replicas, or f16 weights",
         )
     for ipu, stage in enumerate(stages):
