@@ -85,13 +85,13 @@ class LowerContext:
         return self.values[value]
 
     def upload(self, array: Array, name: str) -> Tensor:
-        """A constant spread linearly; one of a single repeated number is stored once."""
-        if array.size > 1 and all(
-            s == 0 or n == 1 for s, n in zip(array.strides, array.shape, strict=True)
-        ):
-            one = self.graph.add_constant(None, (1,), array.reshape(-1)[:1], name, 0)
-            return one.reshape((1,) * array.ndim).broadcast_to(array.shape)
-        return self.graph.add_constant(None, array.shape, array, name, "linear")
+        """A constant spread linearly; repeated rows, columns or numbers are stored once."""
+        steps = zip(array.strides, array.shape, strict=True)
+        once = tuple(slice(0, 1) if step == 0 and n > 1 else slice(None) for step, n in steps)
+        base = array[once]
+        mapping = "linear" if base.size > 1 else 0
+        held = self.graph.add_constant(None, base.shape, base, name, mapping)
+        return held if base.shape == array.shape else held.broadcast_to(array.shape)
 
     def set(self, value: Value, tensor: Tensor) -> None:
         """Bind the tensor of a result. Raises InternalError when its type is another."""
@@ -114,11 +114,14 @@ class LowerContext:
         return self.tensor(value) if array is None else array
 
     def scalar(self, value: Value) -> Any:
-        """The number of a constant of one element, else None."""
+        """The number of a constant of one (perhaps repeated) element, else None."""
         array = self._arrays.get(value)
-        if array is None or array.size != 1:
+        if array is None or array.size == 0:
             return None
-        return array.reshape(-1)[0]
+        steps = zip(array.strides, array.shape, strict=True)
+        if not all(step == 0 or n == 1 for step, n in steps):
+            return None
+        return array[(0,) * array.ndim]
 
     # ------------------------------------------------------------------ names and places
     def name(self, op: Op) -> str:

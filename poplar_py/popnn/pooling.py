@@ -115,7 +115,9 @@ def max_pool(
         return images_of_lanes(out, x.shape[0]), None
     parts = [] if indices else _joined_parts(graph, x)
     if parts:
-        pooled = [max_pool(graph, part, params, prog, f"{name}/{i}")[0] for i, part in enumerate(parts)]
+        pooled = [
+            max_pool(graph, part, params, prog, f"{name}/{i}")[0] for i, part in enumerate(parts)
+        ]
         return concat(pooled, 1), None
     blocks = None if indices else _blocks(graph, x)
     if blocks is None and not indices and _planar(params):
