@@ -1,9 +1,9 @@
 """Products that wait for what follows them, so that their vertices apply it.
 
-A matmul or convolution whose result is used once is not lowered at once but kept as `Pending`. When
-its user is element-wise (a bias, a residual, an activation, or an expression `fuse` made of them), the
-two are lowered together; whoever else asks for the value gets it lowered at that moment, in the place
-where the product stands.
+A matmul or convolution whose result is used once is not lowered at once but kept as `Pending`.
+When its user is element-wise (a bias, a residual, an activation, or an expression `fuse` made of
+them), the two are lowered together; whoever else asks for the value gets it lowered at that moment,
+in the place where the product stands.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ def put_off(ctx: LowerContext, op: Any, emit: Emit, axis: int, biased: bool) -> 
 def fuse_product(
     ctx: LowerContext, op: Op, text: str, operands: Sequence[Value], dtype: DType
 ) -> bool:
-    """Lower an element-wise op together with a pending product among its operands, if that works."""
+    """Lower an element-wise op together with a pending product among its operands, if possible."""
     result = op.results[0]
     for at, value in enumerate(operands):
         found = ctx.pending.get(value)
         if found is None or value.dtype is not dtype or not dtype.is_float:
             continue
         same = tuple(value.shape) == tuple(result.shape) and found.op.ipu == op.ipu
-        if same and list(operands).count(value) == 1 and found.prog is ctx.prog:
-            if _fuse(ctx, op, text, list(operands), at, found):
-                return True
+        same = same and list(operands).count(value) == 1 and found.prog is ctx.prog
+        if same and _fuse(ctx, op, text, list(operands), at, found):
+            return True
     return False
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import poplar_py.poplin.cycles  # noqa: F401  (registers the cycle tables)
+from poplar_py.poplin import cycles
 from poplar_py.poplin.convolution import conv_transpose, convolution, transpose_params
 from poplar_py.poplin.epilogue import Epilogue, supports_epilogue
 from poplar_py.poplin.matmul import mat_mul
@@ -15,6 +15,7 @@ __all__ = [
     "TileRange",
     "conv_transpose",
     "convolution",
+    "cycles",
     "mat_mul",
     "supports_epilogue",
     "transpose_params",

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.operands import Operand
 
-__all__ = ["block_conv", "block_conv_applies", "bias_tensor", "residual_lanes"]
+__all__ = ["bias_tensor", "block_conv", "block_conv_applies", "residual_lanes"]
 
 PLANAR_CHANNELS = 8
 """Fewer input channels than this are read as planar rows."""
@@ -104,7 +104,7 @@ class Job:
 
 
 def block_conv_applies(x: Tensor, w: Operand, dtype: DType, params: ConvParams) -> bool:
-    """Whether the block kernels can do it: f32 or f16 throughout, and not too many padded products."""
+    """Whether the block kernels can do it: f32 or f16 throughout, few padded products."""
     if x.dtype not in (f32, f16) or dtype is not x.dtype:
         return False
     groups, outputs, channels = params.groups, w.shape[0], x.shape[1]
@@ -133,8 +133,8 @@ def block_conv(
 ) -> Tensor:
     """x [N, C, D, H, W] with w [O, C/G, kd, kh, kw], bias [O] and residual [N, O, D', H', W'].
 
-    `matrix`: rows of a matrix product, `unit` of which belong together. `joined`: try to read joined
-    tensors whose blocks are not full as they lie.
+    `matrix`: rows of a matrix product, `unit` of which belong together. `joined`: try to read
+    joined tensors whose blocks are not full as they lie.
     """
     out = params.output_shape(x.shape, w.shape)
     images = not matrix and lanes_are_images(x, w, params)
@@ -288,9 +288,7 @@ def _halo_tables(
     return tables
 
 
-def _planar_tables(
-    job: Job, x: Tensor, groups: list[Group]
-) -> tuple[list[RowTable], list[Window]]:
+def _planar_tables(job: Job, x: Tensor, groups: list[Group]) -> tuple[list[RowTable], list[Window]]:
     params, s = job.params, job.shape
     planes = planar_input(job.graph, x, params, job.prog, f"{job.name}/planes", job.tiles)
     _, _, depth, height, chans, pitch = planes.shape
@@ -345,9 +343,7 @@ def _weights(job: Job, w: Operand, blocks: Blocks) -> tuple[Tensor, int, Ints]:
     return tensor, per_block, first if plain else reduced.first
 
 
-def _stream(
-    job: Job, w: npt.NDArray[Any], plan: Plan, reduced: Reduced
-) -> npt.NDArray[Any]:
+def _stream(job: Job, w: npt.NDArray[Any], plan: Plan, reduced: Reduced) -> npt.NDArray[Any]:
     if job.depthwise:
         return depthwise_stream(w)
     if job.images:
@@ -396,7 +392,7 @@ def residual_lanes(
     name: str,
     tiles: TileRange,
 ) -> Ints | None:
-    """Addresses [out_blocks, rows, width] of a residual [N, O, D, H, W], copied unless in pieces."""
+    """Addresses [out_blocks, rows, width] of a residual [N, O, D, H, W], copied if it must be."""
     if residual is None:
         return None
     lanes = spatial_lanes(graph, residual)
@@ -461,4 +457,3 @@ def _add_group(
     order = blocks.order(g)
     tiles = blocks.tile_of(g)
     job.graph.add_vertices(cs, codelet, tiles, edges, state, order=order, name=job.name)
-

@@ -1,7 +1,7 @@
 """Matrix products by register blocks.
 
-With constant second operands shared by the batch a product is a 1 x 1 convolution over its rows; with
-computed ones (attention) both operands are read where they are, 16 x 16 block by block.
+With constant second operands shared by the batch a product is a 1 x 1 convolution over its rows;
+with computed ones (attention) both operands are read where they are, 16 x 16 block by block.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def shared_mat_mul(
     form: Inline,
     residual: Tensor | None,
 ) -> Tensor:
-    """a [W, K] times the constant b [K, N]: [W, N]. `unit` rows belong together (one batch entry)."""
+    """a [W, K] times the constant b [K, N]: [W, N]. `unit` rows belong to one batch entry."""
     rows, k = a.shape
     n = b.shape[1]
     x = a.dim_shuffle((1, 0)).reshape((1, k, 1, 1, rows))
@@ -114,10 +114,11 @@ def computed_mat_mul(
     base, view = blocks.output(n, (m,), name)
     target = base if plan.splits == 1 else blocks.partials(f"{name}/partials")
     cs = graph.add_compute_set(name)
+    first = np.zeros(plan.output_groups, np.int64)
     for g, table in zip(groups, tables, strict=True):
         partial = plan.splits > 1
         used = Inline() if partial else form
-        edges = blocks.common_edges(g, table, np.zeros(plan.output_groups, np.int64), finish, target)
+        edges = blocks.common_edges(g, table, first, finish, target)
         edges["w"] = _block_edges(blocks, g, weights, k)
         flag = "true" if partial else "false"
         codelet = f"poplin::MatMulBlock<{dtype.name},{g.px},{plan.nb},{LANES},{used.code},{flag}>"
@@ -180,9 +181,7 @@ def _plain_table(graph: Graph, dtype: DType, lanes: Ints, g: Group) -> RowTable:
 
 
 # ---------------------------------------------------------------------- the vector operand
-def _vector_blocks(
-    graph: Graph, b: Operand, prog: Sequence, name: str, tiles: TileRange
-) -> Ints:
+def _vector_blocks(graph: Graph, b: Operand, prog: Sequence, name: str, tiles: TileRange) -> Ints:
     """Addresses of the 16 x 16 blocks of b [B, K, N], lanes along N: [N/16, B, K/16]."""
     if isinstance(b, np.ndarray):
         b = blocked_constant(graph, b, f"{name}/b", tiles)
@@ -203,7 +202,7 @@ def _whole_blocks(graph: Graph, b: Tensor) -> Ints | None:
     if lanes is None:
         return None
     k = lanes.shape[2]
-    begin = np.arange(0, k, LANES)
+    begin = np.arange(0, k, LANES, dtype=np.int64)
     count = np.minimum(LANES, k - begin)
     first, last = lanes[..., begin], lanes[..., begin + count - 1]
     steps = np.diff(lanes, axis=-1) != LANES
@@ -217,7 +216,7 @@ def _transposed(
     graph: Graph, b: Tensor, prog: Sequence, name: str, tiles: TileRange
 ) -> Ints | None:
     """Block addresses after transposing blocks whose lanes run along K, else None."""
-    batch, k, n = b.shape
+    batch, _, n = b.shape
     if n % LANES:
         return None
     source = _whole_blocks(graph, b.dim_shuffle((0, 2, 1)))  # [K/16, B, N/16]
@@ -230,13 +229,13 @@ def _transposed(
     out = graph.add_variable(
         b.dtype, (batch, nb, kb, LANES, LANES), f"{name}/transposed", mapping=mapping
     )
-    begin = np.arange(count) * LANES * LANES
+    begin = np.arange(count, dtype=np.int64) * LANES * LANES
     size = np.full(count, LANES * LANES, np.int64)
     start = source.transpose(1, 2, 0).ravel()
-    runs = Edges.from_runs(np.arange(count + 1), start, size, b.dtype)
+    runs = Edges.from_runs(np.arange(count + 1, dtype=np.int64), start, size, b.dtype)
     edges = {
         "out": Edges.flat(out.flatten(), begin, begin + LANES * LANES),
-        "x": Edges.nested(np.arange(count + 1), runs),
+        "x": Edges.nested(np.arange(count + 1, dtype=np.int64), runs),
     }
     cs = graph.add_compute_set(f"{name}/transpose")
     codelet = f"poplin::TransposeBlock<{b.dtype.name}>"
@@ -263,4 +262,3 @@ def _block_edges(blocks: Blocks, g: Group, weights: Ints, k: int) -> Edges:
     length = size[lo[vertex] + rank // nb]
     runs = Edges.from_runs(np.arange(len(start) + 1), start, length, blocks.dtype)
     return Edges.nested(offsets_of(count), runs)
-

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Blocks", "Finish", "Group", "base_of"]
 
 MAX_HINTS = 24
-"""Most cache lines a vertex asks for per row; beyond that weights are used too little to be worth it."""
+"""Most cache lines a vertex asks for per row; weights used less than that are not worth it."""
 Ints = npt.NDArray[np.int64]
 Tiles = npt.NDArray[np.int32]
 
@@ -153,7 +153,7 @@ class Blocks:
         return Edges.nested(offsets_of(count), edges)
 
     def stream_edges(self, g: Group, base: int, per_block: int) -> Edges:
-        """w: the vertex's part of its output group's stream; `per_block` elements an input block."""
+        """w: the vertex's part of its group's stream; `per_block` elements an input block."""
         lo, hi = self.split_bounds[g.split], self.split_bounds[g.split + 1]
         start = base + (g.og * self.plan.problem.in_blocks + lo) * per_block
         length = (hi - lo) * per_block
@@ -203,7 +203,7 @@ class Blocks:
     def common_edges(
         self, g: Group, table: RowTable, first: Ints, finish: Finish, target: Tensor
     ) -> dict[str, Edges]:
-        """out, bias, res and x of a group; bias and residual wait for the reduction after a split."""
+        """out, bias, res and x of a group; after a split bias and residual wait for the sum."""
         nb, partial = self.plan.nb, self.plan.splits > 1
         done = None if partial else finish
         block = (g.og * nb)[:, None] + np.arange(nb)
@@ -218,8 +218,8 @@ class Blocks:
     def hints(self, g: Group, per_block: int) -> dict[str, Ints | int]:
         """What each vertex prefetches of the next weights, when a thread runs whole output groups.
 
-        The vertices of one (output group, split) follow one another and share the work: each asks for
-        an equal part of the weights of the vertex in its place in the next group.
+        The vertices of one (output group, split) follow one another and share the work: each asks
+        for an equal part of the weights of the vertex in its place in the next group.
         """
         p = self.plan.problem
         share = len(g.x0) * self.rows
@@ -260,15 +260,13 @@ class Blocks:
         return spread(int(np.prod(shape)), self.tiles).reshape(shape)
 
     def partials(self, name: str) -> Tensor:
-        """f32 partial sums [splits][batch][blocks][lines][width][16] on the tiles that write them."""
+        """f32 partial sums [splits][batch][blocks][lines][width][16] on their writers' tiles."""
         p = self.plan.problem
         tile = np.repeat(self.unit_tile, self.plan.nb, 0)  # [blocks, splits, rows, pieces]
         shape = (p.out_blocks, self.plan.splits, self.batch, self.lines, len(self.pieces))
         ordered = tile.reshape(shape).transpose(1, 2, 0, 3, 4).ravel()
         size = (self.plan.splits, self.batch, p.out_blocks, self.lines, p.width, LANES)
-        return self.graph.add_variable(
-            f32, size, name, mapping=piece_mapping(ordered, self.pieces)
-        )
+        return self.graph.add_variable(f32, size, name, mapping=piece_mapping(ordered, self.pieces))
 
     # ------------------------------------------------------------------ reduction
     def reduce(self, partials: Tensor, out: Tensor, finish: Finish) -> None:

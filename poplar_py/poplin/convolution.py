@@ -47,9 +47,10 @@ def convolution(
     out_dtype: DType | None = None,
     tiles: TileRange | tuple[int, int] | None = None,
 ) -> Tensor:
-    """x [N, C, *spatial] with w [O, C/groups, *kernel] plus bias [O], then the epilogue: [N, O, *out].
+    """x [N, C, *spatial] with w [O, C/groups, *kernel] plus bias [O], then the epilogue.
 
-    w and bias are tensors or arrays (constants, laid out as the plan wants).
+    The result is [N, O, *out]. w and bias are tensors or arrays (constants, laid out as the plan
+    wants).
     """
     shape = params.output_shape(x.shape, w.shape)
     dtype = result_dtype(x.dtype, operand_dtype(w), out_dtype)
@@ -93,8 +94,8 @@ def _three_dims(params: ConvParams) -> ConvParams:
 def transpose_params(kernel: Items[int], params: ConvParams, extend: Items[int]) -> ConvParams:
     """The plain convolution (on a flipped, transposed kernel) that a transposed one equals.
 
-    `params` are those of the convolution it is the transpose of; `extend` lengthens each result dim at
-    its end (ONNX's output_padding).
+    `params` are those of the convolution it is the transpose of; `extend` lengthens each result dim
+    at its end (ONNX's output_padding).
     """
     rank = len(kernel)
     reach = [(k - 1) * d for k, d in zip(kernel, params.dilations, strict=True)]
@@ -124,8 +125,8 @@ def conv_transpose(
 ) -> Tensor:
     """x [N, C, *spatial] with w [C, O/groups, *kernel]: the transpose of the convolution `params`.
 
-    Size of result dim i: strides (in - 1) + dilated kernel - pads + output_padding (a negative upper
-    pad extends it too).
+    Size of result dim i: strides (in - 1) + dilated kernel - pads + output_padding (a negative
+    upper pad extends it too).
     """
     plain = transpose_params(w.shape[2:], params, output_padding or (0,) * params.rank)
     groups = params.groups

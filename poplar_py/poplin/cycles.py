@@ -5,7 +5,8 @@ matrix product unit. The figures are PopLibs' own estimates (poplibs, poplin Per
 `conv nx1`, `conv 1x1` and `ReduceAdd` vertices), in tile cycles: such a vertex occupies its tile.
 
 Per type: one pass of the unit sums IN channels for a position in CORE cycles, so float keeps
-8 x 16 / 8 = 16 products a cycle and half with float sums 16 x 8 / 4 = 32 (two passes for 16 outputs).
+8 x 16 / 8 = 16 products a cycle and half with float sums 16 x 8 / 4 = 32 (two passes for 16
+outputs).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a product does to its sum before it is stored: bias, a residual, an activation.
 
-An epilogue is an expression of the element-wise language on `$0` (the sum with its bias) and the extra
-tensors `$1`, `$2`, ... The forms below run inside the product's vertices; every other expression
-runs as an element-wise step after it, with the same meaning.
+An epilogue is an expression of the element-wise language on `$0` (the sum with its bias) and the
+extra tensors `$1`, `$2`, ... The forms below run inside the product's vertices; every other
+expression runs as an element-wise step after it, with the same meaning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Epilogue", "Inline", "fold_bias", "inline_form", "supports_epilogue"]
 
-Node = tuple[object, ...]
+Node = tuple[Any, ...]
 
 NONE, RELU, GELU, SIGMOID, SILU, HARDSWISH, CLIP, TANH, LEAKY, HARDSIGMOID, GELU_TANH = range(11)
 POST = 16
@@ -57,6 +57,10 @@ class Inline:
 
 
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\$\d+|[-+]?[\d.]+(?:[eE][-+]?\d+)?|[(),:])")
+
+
+def _is_node(value: object) -> TypeGuard[Node]:
+    return isinstance(value, tuple)
 
 
 def _parse(text: str) -> Node | None:
@@ -107,18 +111,18 @@ def _constant(tokens: list[str], at: int) -> tuple[Node | None, int]:
 
 def _number(node: object) -> float | None:
     """The value of a constant."""
-    if isinstance(node, tuple) and node[0] == "number":
+    if _is_node(node) and node[0] == "number":
         return float(node[1])
     return None
 
 
 def _split(node: object, name: str) -> tuple[Node, float] | None:
     """(x, number) of a commutative two-operand call `name(x, c)` or `name(c, x)`."""
-    if not isinstance(node, tuple) or node[0] != name or len(node) != 3:
+    if not _is_node(node) or node[0] != name or len(node) != 3:
         return None
     for x, c in ((node[1], node[2]), (node[2], node[1])):
         value = _number(c)
-        if value is not None and isinstance(x, tuple):
+        if value is not None and _is_node(x):
             return x, value
     return None
 
@@ -131,7 +135,7 @@ def _clip(node: Node) -> tuple[Node, float, float] | None:
     """(x, lo, hi) of min(max(x, lo), hi) in either order, or clip(x, lo, hi)."""
     if node[0] in ("clip", "clamp") and len(node) == 4:
         lo, hi = _number(node[2]), _number(node[3])
-        if lo is not None and hi is not None and isinstance(node[1], tuple):
+        if lo is not None and hi is not None and _is_node(node[1]):
             return node[1], lo, hi
         return None
     upper = _split(node, "min")
@@ -163,7 +167,7 @@ def _activation(node: Node) -> tuple[Node, Inline] | None:
     simple = {"relu": RELU, "gelu": GELU, "gelu_erf": GELU, "sigmoid": SIGMOID, "silu": SILU}
     simple |= {"swish": SILU, "hardswish": HARDSWISH, "tanh": TANH, "gelu_tanh": GELU_TANH}
     name = node[0]
-    if name in simple and len(node) == 2 and isinstance(node[1], tuple):
+    if name in simple and len(node) == 2 and _is_node(node[1]):
         return node[1], Inline(simple[str(name)])
     floor = _split(node, "max")
     if floor is not None and floor[1] == 0.0 and _clip(node) is None:
@@ -181,7 +185,7 @@ def _activation(node: Node) -> tuple[Node, Inline] | None:
 
 def _gated(node: Node) -> tuple[Node, Inline] | None:
     for x, g in ((node[1], node[2]), (node[2], node[1])):
-        if not isinstance(x, tuple) or not isinstance(g, tuple):
+        if not _is_node(x) or not _is_node(g):
             continue
         if g == ("sigmoid", x):
             return x, Inline(SILU)
@@ -195,12 +199,16 @@ def _leaky(node: Node) -> tuple[Node, Inline] | None:
     if node[0] != "select" or len(node) != 4:
         return None
     test, low, high = node[1:]
-    if not isinstance(test, tuple) or test[0] not in ("lt", "less") or len(test) != 3:
+    if not _is_node(test) or test[0] not in ("lt", "less") or len(test) != 3:
         return None
     scaled = _split(low, "mul")
     if scaled is None or _number(test[2]) != 0.0 or test[1] != high or scaled[0] != high:
         return None
     return scaled[0], Inline(LEAKY, lo=scaled[1])
+
+
+def _logistic(x: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-x))
 
 
 _EVALUATE: dict[str, Callable[..., Any]] = {
@@ -215,7 +223,7 @@ _EVALUATE: dict[str, Callable[..., Any]] = {
     "reciprocal": np.reciprocal,
     "square": np.square,
     "erf": np.vectorize(math.erf),
-    "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "sigmoid": _logistic,
     "min": np.minimum,
     "max": np.maximum,
 }
@@ -239,11 +247,11 @@ def _value(node: Node, variable: Node) -> Any:
     if node == variable:
         return _SAMPLES
     if node[0] == "number":
-        return np.float64(node[1])  # type: ignore[arg-type]
+        return np.float64(node[1])
     function = _EVALUATE.get(str(node[0]))
     if function is None:
         return None
-    args = [_value(a, variable) for a in node[1:] if isinstance(a, tuple)]
+    args = [_value(a, variable) for a in node[1:] if _is_node(a)]
     if len(args) != len(node) - 1 or any(a is None for a in args):
         return None
     return function(*args)
@@ -257,7 +265,7 @@ def _inner_sums(node: Node) -> list[Node]:
         if _residual(n) and n not in found:
             found.append(n)
         for a in n[1:]:
-            if isinstance(a, tuple):
+            if _is_node(a):
                 walk(a)
 
     walk(node)
@@ -285,27 +293,25 @@ def fold_bias(expr: str, index: int) -> str | None:
     node = _parse(expr)
     if node is None:
         return None
-    folded = _fold(node, index)
-    text = _text(folded, index)
-    return None if text is None else text
+    return _text(_fold(node, index), index)
 
 
 def _fold(node: Node, index: int) -> Node:
     if node[0] == "add" and set(node[1:]) == {("$", 0), ("$", index)}:
         return ("$", 0)
-    return (node[0], *(_fold(a, index) if isinstance(a, tuple) else a for a in node[1:]))
+    return (node[0], *(_fold(a, index) if _is_node(a) else a for a in node[1:]))
 
 
 def _text(node: Node, dropped: int) -> str | None:
     """The node as text without tensor `dropped`; None when it still occurs."""
     if node[0] == "$":
-        number = int(node[1])  # type: ignore[call-overload]
+        number = int(node[1])
         return None if number == dropped else f"${number - (number > dropped)}"
     if node[0] == "number":
         return f"c({node[1]!r})"
     if node[0] == "word":
         return str(node[1])
-    args = [_text(a, dropped) for a in node[1:] if isinstance(a, tuple)]
+    args = [_text(a, dropped) for a in node[1:] if _is_node(a)]
     known = [a for a in args if a is not None]
     return None if len(known) != len(args) else f"{node[0]}({','.join(known)})"
 
@@ -331,8 +337,8 @@ def _residual(node: Node) -> int:
     if node[0] != "add" or len(node) != 3:
         return 0
     for a, b in ((node[1], node[2]), (node[2], node[1])):
-        if a == ("$", 0) and isinstance(b, tuple) and b[0] == "$" and b[1] != 0:
-            return int(b[1])  # type: ignore[call-overload]
+        if a == ("$", 0) and _is_node(b) and b[0] == "$" and b[1] != 0:
+            return int(b[1])
     return 0
 
 
@@ -341,11 +347,11 @@ def _post_residual(node: Node) -> Inline | None:
     if node[0] != "add" or len(node) != 3:
         return None
     for a, b in ((node[1], node[2]), (node[2], node[1])):
-        if not isinstance(a, tuple) or not isinstance(b, tuple) or b[0] != "$" or b[1] == 0:
+        if not _is_node(a) or not _is_node(b) or b[0] != "$" or b[1] == 0:
             continue
         found = _activation(a) or _smooth(a)
         if found is not None and found[0] == ("$", 0):
-            return Inline(found[1].act, int(b[1]), True, found[1].lo, found[1].hi)  # type: ignore[call-overload]
+            return Inline(found[1].act, int(b[1]), True, found[1].lo, found[1].hi)
     return None
 
 

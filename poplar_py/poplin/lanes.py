@@ -20,7 +20,6 @@ from poplar_py.poputil.blocked import (
     lane_addresses,
     lane_segments,
     variable_bases,
-    view_of_blocked,
 )
 from poplar_py.types import DType, f16, f32
 
@@ -29,7 +28,15 @@ if TYPE_CHECKING:
     from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.params import ConvParams
 
-__all__ = ["RowTable", "Window", "blocked_copy", "blocked_like", "halo_table", "one_piece", "spatial_lanes"]
+__all__ = [
+    "RowTable",
+    "Window",
+    "blocked_copy",
+    "blocked_like",
+    "halo_table",
+    "one_piece",
+    "spatial_lanes",
+]
 
 Ints = npt.NDArray[np.int64]
 
@@ -87,7 +94,8 @@ def one_piece(graph: Graph, start: Ints, length: Ints | int) -> bool:
     flat = start.ravel()
     size = np.broadcast_to(length, start.shape).ravel()
     ids = np.searchsorted(variable_bases(graph), flat, "right") - 1
-    for var in set(ids.tolist()):
+    numbers: list[int] = ids.tolist()
+    for var in set(numbers):
         pick = ids == var
         mapping = graph.variables[var].mapping
         at = np.searchsorted(mapping.bounds, flat[pick], "right")
@@ -103,8 +111,9 @@ def _runs_whole(breaks: Ints, first: Ints, count: int) -> bool:
     return not (breaks[..., first + count - 1] != breaks[..., first]).any()
 
 
-def _kernel_lines(out: int, kernel: int, stride: int, pad: int, dilation: int) -> Ints:
-    """Input line of (output line, kernel line), which may lie outside."""
+def _kernel_lines(params: ConvParams, dim: int, out: int, kernel: int) -> Ints:
+    """Input line of (output line, kernel line) along a dim, which may lie outside."""
+    stride, pad, dilation = params.strides[dim], params.pads_lower[dim], params.dilations[dim]
     return np.arange(out)[:, None] * stride - pad + np.arange(kernel)[None, :] * dilation
 
 
@@ -145,12 +154,12 @@ def halo_table(
         starts.append(np.where(outside, nothing, found))
         lengths.append(count * LANES)
     table = np.stack(starts, -1)  # [blocks, N, D, H, X, steps]
-    d = _kernel_lines(out[0], kernel[0], params.strides[0], params.pads_lower[0], params.dilations[0])
-    h = _kernel_lines(out[1], kernel[1], params.strides[1], params.pads_lower[1], params.dilations[1])
+    d, h = (_kernel_lines(params, dim, out[dim], kernel[dim]) for dim in (0, 1))
     depth, height = lanes.shape[2:4]
     valid_d, valid_h = (d >= 0) & (d < depth), (h >= 0) & (h < height)
     rows = table[:, :, np.where(valid_d, d, 0)][:, :, :, :, np.where(valid_h, h, 0)]
-    valid = valid_d[:, :, None, None] & valid_h[None, None]  # [od, kd, oh, kh]
+    valid: npt.NDArray[np.bool_] = valid_d[:, :, None, None] & valid_h[None, None]
+    # [od, kd, oh, kh]
     rows = np.where(valid[None, None, :, :, :, :, None, None], rows, nothing)
     # [blocks, N, od, kd, oh, kh, X, steps] -> [X, N, od, oh, blocks, kd, kh, steps]
     rows = rows.transpose(6, 1, 2, 4, 0, 3, 5, 7)
@@ -175,8 +184,8 @@ def blocked_copy(
     """x [N, C, *spatial] copied into a blocked variable, whole rows (or the pieces) on tiles.
 
     `pads` are zero pixels before and after each row (whole rows only). Returns the view of the
-    (padded) shape; the padding lanes are zero. Rows that are runs of the last dim are turned into lanes
-    by vertices, everything else moves in one Copy.
+    (padded) shape; the padding lanes are zero. Rows that are runs of the last dim are turned into
+    lanes by vertices, everything else moves in one Copy.
     """
     n, channels, *spatial = x.shape
     width = spatial[-1] + sum(pads)
@@ -278,7 +287,7 @@ def _lanes_by_vertices(
     n, channels, lines, _ = rows.shape
     blocks = blocks_of(channels)
     at, block, line, piece = (v.ravel() for v in np.indices((n, blocks, lines, len(widths))))
-    low, high = (pads if len(widths) == 1 else (0, 0))
+    low, high = pads if len(widths) == 1 else (0, 0)
     inner = widths[piece] - low - high
     lanes = np.minimum(LANES, channels - block * LANES)
     vertex, lane = ragged(lanes)

@@ -1,4 +1,4 @@
-"""Operands of products: tensors or arrays, their result types, and epilogues as steps of their own."""
+"""Operands of products: tensors or arrays, result types, epilogues as steps of their own."""
 
 from __future__ import annotations
 

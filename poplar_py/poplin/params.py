@@ -37,7 +37,7 @@ class ConvParams:
         input_dilations: Sequence[int] | None = None,
         groups: int = 1,
     ) -> ConvParams:
-        """Parameters from ONNX-like attributes: `pads` lists all lower pads, then all upper ones."""
+        """Parameters from ONNX-like attributes: `pads` lists lower pads, then upper ones."""
         pad = tuple(pads) if pads is not None else (0,) * (2 * rank)
         if len(pad) != 2 * rank:
             raise ShapeError(f"{2 * rank} pads are needed for {rank} spatial dims, not {len(pad)}")

@@ -109,5 +109,7 @@ def dilate_view(graph: Graph, tensor: Tensor, dim: int, factor: int) -> Tensor:
     shape = tensor.shape
     apart = tensor.reshape((*shape[: dim + 1], 1, *shape[dim + 1 :]))
     fill = zeros_view(graph, tensor.dtype, (*shape[: dim + 1], factor - 1, *shape[dim + 1 :]))
-    joined = concat([apart, fill], dim + 1).reshape((*shape[:dim], size * factor, *shape[dim + 1 :]))
+    joined = concat([apart, fill], dim + 1).reshape(
+        (*shape[:dim], size * factor, *shape[dim + 1 :])
+    )
     return joined.slice(0, (size - 1) * factor + 1, dim)

@@ -1,10 +1,11 @@
 """The planner: how a product is cut into vertices.
 
-A product is `groups of output blocks x reduced blocks x rows x pieces of a row`. A piece of a row is
-the unit of placement (about 14 pixels, the same for every layer of a given width, so that the next
-layer reads it in place); a vertex computes PX pixels of it for NB blocks of 16 outputs over one part
-of the reduced blocks. The search weighs machine cycles (compute, exchange, reduction: worst tile,
-phases added, as PopLibs' planner does) against the time of the register blocks on the host.
+A product is `groups of output blocks x reduced blocks x rows x pieces of a row`. A piece of a row
+is the unit of placement (about 14 pixels, the same for every layer of a given width, so that the
+next layer reads it in place); a vertex computes PX pixels of it for NB blocks of 16 outputs over
+one part of the reduced blocks. The search weighs machine cycles (compute, exchange, reduction:
+worst tile, phases added, as PopLibs' planner does) against the time of the register blocks on the
+host.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["Plan", "Problem", "make_plan", "piece_widths"]
 EXCHANGE_BYTES = 4
 """Bytes a tile receives per cycle (poplar_poplibs 5.2)."""
 MACS = {4: 16, 2: 64}
-"""Products a tile sums per cycle by element size: float 16 units, half to half (poplar_poplibs 4.4)."""
+"""Products a tile sums per cycle by element size: float 16 units, half (poplar_poplibs 4.4)."""
 MAX_SUMS = 26
 VERTEX_OVERHEAD = 180
 ROW_OVERHEAD = 48
@@ -60,7 +61,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A cut: see the module. `cycles` estimates compute, exchange and reduction of the worst tile."""
+    """A cut: see the module. Cycles are estimates for the worst tile."""
 
     problem: Problem
     px: int
@@ -107,14 +108,23 @@ class Plan:
     def report(self) -> str:
         """The plan in words: splits, block, vertices and estimated cycles."""
         p = self.problem
-        kind = "images" if p.images else "depthwise" if p.depthwise else "planar" if p.chans == 1 else "block"
+        kind = (
+            "images"
+            if p.images
+            else "depthwise"
+            if p.depthwise
+            else "planar"
+            if p.chans == 1
+            else "block"
+        )
         thread = "rows" if self.by_rows else "outputs"
+        tiles = min(p.tiles, self.vertices)
         return (
             f"{kind}: outputs / {self.output_groups} x reduced / {self.splits} x rows {p.rows} x "
-            f"pieces {len(self.pieces)} of {self.pieces[0]}; block {self.px} pixels x {16 * self.nb} "
-            f"outputs; {self.vertices} vertices on {min(p.tiles, self.vertices)} of {p.tiles} tiles; "
-            f"threads by {thread}; cycles {self.cycles} = compute {self.compute} + exchange "
-            f"{self.exchange} + reduction {self.reduction}"
+            f"pieces {len(self.pieces)} of {self.pieces[0]}; block {self.px} pixels x "
+            f"{16 * self.nb} outputs; {self.vertices} vertices on {tiles} of {p.tiles} tiles; "
+            f"threads by {thread}; cycles {self.cycles} = compute {self.compute} + "
+            f"exchange {self.exchange} + reduction {self.reduction}"
         )
 
 
@@ -170,7 +180,7 @@ def _efficiency(p: Problem, px: int, nb: int) -> float:
     sums, kw = px * nb, p.kernel_width
     if p.depthwise:
         return 0.5 * _latency(sums)
-    if sums + 2 > 31 or sums + nb * kw + 1 > 32 and kw > 1 and sums > 20:
+    if sums + 2 > 31 or (sums + nb * kw + 1 > 32 and kw > 1 and sums > 20):
         return 0.5
     if p.images and nb * kw > 10:
         return 0.5
@@ -193,7 +203,9 @@ def _candidates(p: Problem) -> Iterator[tuple[int, int, int]]:
                 yield from ((px, nb, s) for s in splits)
 
 
-def _machine_cycles(p: Problem, px: int, nb: int, splits: int, vertices: int) -> tuple[int, int, int]:
+def _machine_cycles(
+    p: Problem, px: int, nb: int, splits: int, vertices: int
+) -> tuple[int, int, int]:
     """(compute, exchange, reduction) of the worst tile."""
     blocks = -(-p.in_blocks // splits)
     rows = blocks * p.kernel_rows

@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """Which input blocks each group of `nb` output blocks sums over: `count` from `first[group]` on."""
+    """Which input blocks each group of output blocks sums over: `count` from `first[group]` on."""
 
     first: Ints
     count: int
@@ -50,7 +50,7 @@ def reduced_blocks(channels: int, outputs: int, groups: int, nb: int, out_blocks
 def stream_array(
     w: npt.NDArray[Any], groups: int, channels: int, nb: int, out_blocks: int, reduced: Reduced
 ) -> npt.NDArray[Any]:
-    """w [O, C/groups, kernel rows, kw] as [groups of nb][blocks][rows][16][nb][kw][16], zero-padded."""
+    """w [O, C/groups, kernel rows, kw] as [groups of nb][blocks][rows][16][nb][kw][16]."""
     outputs, per_in, rows, kw = w.shape
     wide = out_blocks // nb
     span = reduced.count * LANES
@@ -58,7 +58,7 @@ def stream_array(
         full = w.reshape((wide, nb, LANES, reduced.count, LANES, rows, kw))
     else:
         dense = np.zeros((out_blocks * LANES, span, rows, kw), w.dtype)
-        out = np.arange(outputs)
+        out = np.arange(outputs, dtype=np.int64)
         group = out // (outputs // groups)
         start = group * per_in - reduced.first[out // (nb * LANES)] * LANES
         dense[out[:, None], start[:, None] + np.arange(per_in)] = w
@@ -103,7 +103,7 @@ _loads: weakref.WeakKeyDictionary[Graph, Ints] = weakref.WeakKeyDictionary()
 
 
 def place_pieces(graph: Graph, first: Ints, last: Ints, nbytes: Ints) -> npt.NDArray[np.int32]:
-    """A tile for each piece of constants: the least loaded of the tiles `first` to `last` (its users).
+    """A tile for each piece of constants: the least loaded of its users `first` to `last`.
 
     Pieces go in order; a graph remembers what it placed.
     """

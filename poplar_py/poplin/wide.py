@@ -43,7 +43,8 @@ def fold_wide_kernel(
     """
     if not isinstance(w, np.ndarray) or params.groups != 1 or x.shape[1] > FEW:
         return None
-    taps, stride = w.shape[-1], params.strides[-1]
+    weights = np.asarray(w, w.dtype)
+    taps, stride = weights.shape[-1], params.strides[-1]
     if taps <= LONG or taps % LANES or params.dilations[-1] != 1 or params.input_dilations[-1] != 1:
         return None
     step = LANES if stride % LANES == 0 else stride if LANES % stride == 0 else 1
@@ -59,7 +60,7 @@ def fold_wide_kernel(
         pads_upper=(*params.pads_upper[:-1], 0),
         dilations=(*params.dilations[:-1], dilation),
     )
-    return folded, _taps(w), changed
+    return folded, _taps(weights), changed
 
 
 def _lanes(x: Tensor, step: int, columns: int) -> Tensor:

@@ -129,8 +129,9 @@ def apply(epilogue: str, value: np.ndarray, residual: np.ndarray) -> np.ndarray:
         "min(max($0,c(0.0)),c(6.0))": lambda: np.clip(value, 0, 6),
         "tanh($0)": lambda: np.tanh(value),
         "sigmoid($0)": lambda: sigmoid,
-        "mul($0,min(max(add(mul($0,c(0.16666667)),c(0.5)),c(0)),c(1)))": lambda: value
-        * np.clip(value / 6 + 0.5, 0, 1),
+        "mul($0,min(max(add(mul($0,c(0.16666667)),c(0.5)),c(0)),c(1)))": lambda: (
+            value * np.clip(value / 6 + 0.5, 0, 1)
+        ),
         "select(less($0,c(0)),mul($0,c(0.1)),$0)": lambda: np.where(value < 0, 0.1 * value, value),
     }
     return table[epilogue]()

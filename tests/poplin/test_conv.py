@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from poplar_py import poplin
 from poplar_py.diagnostics import PoplarPyError
-from poplar_py.types import DType, bf16, f16, f32, f64, i8, i32, u8
 from poplar_py.poplar import Graph, Tensor, concat, program
 from poplar_py.poplin.lanes import blocked_copy
 from poplar_py.poplin.place import TileRange
 from poplar_py.poplin.plan import piece_widths
+from poplar_py.types import DType, bf16, f16, f32, f64, i8, i32, u8
 from tests.poplin.cases import outcome, reference_conv, run_conv, sample, target
 from tests.poplin.flat import Flat
 
@@ -177,7 +177,8 @@ def test_joined_channels_are_read_in_place() -> None:
     for tensor, values in written:
         flat.write(tensor, values)
     done = outcome(graph, prog, flat, out, reference_conv(np.concatenate(data, 1), w, None, SAME))
-    assert done.error <= 1e-5 and done.gathered == 0
+    assert done.error <= 1e-5
+    assert done.gathered == 0
 
 
 @pytest.mark.parametrize("dtype", [f32, f16], ids=str)

@@ -18,7 +18,8 @@ def test_every_type(dtype: DType) -> None:
 
 def test_mixed_bytes() -> None:
     done = run_mat_mul((u8, i8), (5, 37), (37, 21))
-    assert done.error == 0.0 and done.got.dtype.name == "int32"
+    assert done.error == 0.0
+    assert done.got.dtype.name == "int32"
 
 
 SHAPES = [

@@ -33,7 +33,8 @@ def problem(tiles: int = 1472, **sizes: int) -> Problem:
 def test_pieces_cover_the_row(width: int) -> None:
     pieces = piece_widths(width)
     assert sum(pieces) == width
-    assert 1 <= min(pieces) and max(pieces) <= 30
+    assert min(pieces) >= 1
+    assert max(pieces) <= 30
 
 
 @pytest.mark.parametrize(("width", "piece"), [(112, 14), (56, 14), (28, 14), (14, 14), (7, 7)])
@@ -70,8 +71,10 @@ def test_plans_are_lawful(
     )
     plan = make_plan(p)
     assert plan.px * plan.nb <= MAX_SUMS
-    assert outs % plan.nb == 0 and 1 <= plan.splits <= ins
-    assert plan.vertices > 0 and plan.cycles > 0
+    assert outs % plan.nb == 0
+    assert 1 <= plan.splits <= ins
+    assert plan.vertices > 0
+    assert plan.cycles > 0
     assert make_plan.__wrapped__(p) == plan
 
 
@@ -85,12 +88,14 @@ def test_quick() -> None:
 def test_fills_tiles_and_says_so() -> None:
     plan = make_plan(problem(rows=14, width=14, out_blocks=16, in_blocks=16))
     assert plan.vertices > 736
-    assert f"{plan.vertices} vertices" in plan.report() and "cycles" in plan.report()
+    assert f"{plan.vertices} vertices" in plan.report()
+    assert "cycles" in plan.report()
 
 
 def test_more_tiles_more_vertices() -> None:
     small, large = make_plan(problem(1472)), make_plan(problem(5888))
-    assert large.vertices >= small.vertices and large.cycles <= small.cycles
+    assert large.vertices >= small.vertices
+    assert large.cycles <= small.cycles
 
 
 FORMS = {
@@ -108,7 +113,8 @@ FORMS = {
 @pytest.mark.parametrize("expr", FORMS)
 def test_inline_forms(expr: str) -> None:
     form = inline_form(expr)
-    assert form is not None and (form.act, form.residual) == FORMS[expr]
+    assert form is not None
+    assert (form.act, form.residual) == FORMS[expr]
 
 
 @pytest.mark.parametrize("expr", ["exp($0)", "mul($0,$1)", "mul($0,add(c(1),erf($0)))", "relu($1)"])
