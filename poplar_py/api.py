@@ -17,7 +17,7 @@ from poplar_py.diagnostics import InputError, OptionError
 from poplar_py.driver.engine import EngineOptions, ModelEngine
 from poplar_py.driver.executable import Executable
 from poplar_py.driver.options import CompileOptions, Progress, silent
-from poplar_py.frontends.build import Compiled, Sizes, compile_model
+from poplar_py.frontends.build import Compiled, Sizes, compile_cached, compile_model
 from poplar_py.frontends.source import LoadedModel, Values, load_model
 from poplar_py.ir import Module
 from poplar_py.profile.report import Report
@@ -75,12 +75,12 @@ def compile(
     options = CompileOptions(
         system, ipus, tiles_per_ipu, placement, replicas, passes, progress=progress
     )
-    return compile_for(_loaded(model), options, Sizes.of(dims, shapes, consts)).executable
+    return compile_for(_loaded(model), options, Sizes.of(dims, shapes, consts))
 
 
-def compile_for(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:
-    """Compiles with all options as one object; also gives the module of the model level."""
-    return compile_model(model, options, sizes)
+def compile_for(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Executable:
+    """Compiles with all options as one object."""
+    return compile_cached(model, options, sizes)
 
 
 class Engine:

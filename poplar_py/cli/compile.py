@@ -72,7 +72,7 @@ def _compile(
     sizes = Sizes.of(binding.dims, binding.shapes, binding.consts)
     with screen.live():
         source = api.load(model, format=format, dims=binding.dims)
-        executable = api.compile_for(source, options, sizes).executable
+        executable = api.compile_for(source, options, sizes)
         executable.save(output)
     report = executable.static_report()
     if screen.as_json:

@@ -79,7 +79,7 @@ class Run:
         shapes: dict[str, tuple[int, ...]] = {n: a.shape for n, a in self.arrays.items()}
         shapes.update(self.binding.shapes)
         sizes = Sizes.of(self.binding.dims, shapes, self.binding.consts, self.arrays)
-        return api.compile_for(source, self.options, sizes).executable
+        return api.compile_for(source, self.options, sizes)
 
     def _is_pexe(self) -> bool:
         return self.format == "pexe" or (self.format is None and self.model.endswith(".pexe"))

@@ -12,6 +12,7 @@ import numpy as np
 from poplar_py.diagnostics import FileError, InputError, Location
 from poplar_py.driver.signature import Array, Signature
 from poplar_py.executable.executable import Executable as TileExecutable
+from poplar_py.executable.pexe import load_executable, save_executable
 from poplar_py.profile.report import Report
 from poplar_py.types import DTYPES
 
@@ -87,16 +88,15 @@ class Executable:
             "signature": self.signature.to_json(),
             "consts": {name: _array_json(value) for name, value in self.consts.items()},
         }
-        from poplar_py.executable.pexe import save_executable
-
         save_executable(self.tile, path)
 
     @staticmethod
-    def load(path: str | Path) -> Executable:
-        """Reads a `.pexe` file and checks it. Raises FileError for anything that is not right."""
-        from poplar_py.executable.pexe import load_executable
+    def load(path: str | Path, *, trusted: bool = False) -> Executable:
+        """Reads a `.pexe` file and checks it. Raises FileError for anything that is not right.
 
-        tile = load_executable(path)
+        In a `trusted` file (of the user's own cache) built-in codelets run unchecked.
+        """
+        tile = load_executable(path, trusted=trusted)
         loc = Location(str(path), 0, 0)
         if _KEY not in tile.metadata:
             raise FileError(f"{path} holds a tile program, no model", loc)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poplar_py.codelets.codelet import Codelet
+from poplar_py.codelets.codelet import get as builtin_codelet
 from poplar_py.codelets.codelet_text import parse_codelet, print_codelet
-from poplar_py.diagnostics import FileError, Location, PoplarPyError
+from poplar_py.diagnostics import FileError, Location, PoplarPyError, UnknownName
 from poplar_py.executable.check import check_executable
 from poplar_py.executable.executable import (
     Executable,
@@ -76,13 +78,14 @@ def save_executable(exe: Executable, path: str | Path) -> None:
                 np.lib.format.write_array(f, np.ascontiguousarray(array), allow_pickle=False)
 
 
-def load_executable(path: str | Path) -> Executable:
+def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
     """Read a `.pexe` and check it. Raises FileError for anything that is not right; every address
-    lies inside the arena afterwards. Codelets are compiled with bounds checks."""
+    lies inside the arena afterwards. Codelets are compiled with bounds checks, except that of a
+    ``trusted`` file (of the user's own cache) those equal to built-ins are built-ins again."""
     loc = Location(str(path), 0, 0)
     try:
         with zipfile.ZipFile(path) as z:
-            exe = _Reader(z, loc).executable()
+            exe = _Reader(z, loc, trusted).executable()
         check_executable(exe)
     except FileError as error:
         raise error.at(loc) from None
@@ -127,6 +130,7 @@ def _manifest(exe: Executable, arrays: Arrays) -> dict[str, Any]:
         "format": FORMAT,
         "target": target_to_json(exe.target),
         "codelets": len(exe.codelets),
+        "builtins": [[c.name, c.digest] if c.builtin else None for c in exe.codelets],
         "initial": [i.name for i in exe.initial],
         "entries": exe.entries,
         "programs": exe.programs,
@@ -203,8 +207,8 @@ def _write_memory(exe: Executable, arrays: Arrays) -> None:
 
 # ---------------------------------------------------------------------------- reading
 class _Reader:
-    def __init__(self, z: zipfile.ZipFile, loc: Location) -> None:
-        self.z, self.loc = z, loc
+    def __init__(self, z: zipfile.ZipFile, loc: Location, trusted: bool) -> None:
+        self.z, self.loc, self.trusted = z, loc, trusted
         for info in z.infolist():
             if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
                 raise FileError(f"entry {info.filename!r} is compressed", loc)
@@ -286,8 +290,15 @@ class _Reader:
         )
 
     def codelet(self, number: int) -> Codelet:
+        known = self.m["builtins"][number] if self.trusted else None
+        if known is not None:
+            with suppress(UnknownName):  # codelets of expressions have no source to look up
+                found = builtin_codelet(known[0])
+                if found.digest == known[1]:
+                    return found
         text = self.entry(f"codelets/{number}.txt", MAX_MANIFEST).decode()
-        return Codelet(parse_codelet(text, f"{self.loc.file}/codelets/{number}.txt"))
+        ir = parse_codelet(text, f"{self.loc.file}/codelets/{number}.txt")
+        return Codelet(ir, builtin=known is not None)
 
     def host_call(self, row: list[Any]) -> HostCall:
         kind, name, ins, outs, detail = row

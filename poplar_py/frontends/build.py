@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from poplar_py.driver.cache import cached, key_of
 from poplar_py.driver.compile import build, run_pipeline
 from poplar_py.driver.emit import Emitted, emit
 from poplar_py.driver.executable import Executable
@@ -17,7 +18,7 @@ from poplar_py.ir import Module
 from poplar_py.passes.tile_module import TileModule
 from poplar_py.types import TensorType
 
-__all__ = ["Compiled", "Sizes", "compile_model", "emit_model", "specialise"]
+__all__ = ["Compiled", "Sizes", "compile_cached", "compile_model", "emit_model", "specialise"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,17 @@ def compile_model(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> 
         build(passed.module), signature, model.name, machine.num_ipus, dict(found.consts)
     )
     return Compiled(executable, found.module)
+
+
+def compile_cached(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Executable:
+    """As `compile_model`, or what an earlier compilation of the same left in the user's cache."""
+    fingerprint = model.fingerprint()
+    key = None
+    if fingerprint is not None:
+        known = {"dims": sorted(sizes.dims.items())}
+        known |= {f"shape {n}": list(s) for n, s in sizes.shapes.items()}
+        key = key_of(fingerprint, options, known, {**sizes.values, **sizes.consts})
+    return cached(key, lambda: compile_model(model, options, sizes).executable)
 
 
 def signature_of(model: LoadedModel, module: Module, binding: Binding, replicas: int) -> Signature:

@@ -7,6 +7,7 @@ since shapes and constants steer the import; text models are copied and bound by
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -85,6 +86,10 @@ class LoadedModel(ABC):
         """The module for these sizes. An input that has to be known at compile time is taken from
         `consts`, else from `values`. Raises UnboundDims or UnsupportedOp listing what is missing.
         """
+
+    def fingerprint(self) -> bytes | None:
+        """A digest of everything the model consists of; None when that is not known."""
+        return None
 
     def flatten(self, inputs: Values) -> dict[str, Array]:
         """The inputs as plain arrays by the names of the module's inputs."""
@@ -181,6 +186,13 @@ class OnnxModel(LoadedModel):
     @property
     def outputs(self) -> dict[str, TensorType]:
         return {}
+
+    def fingerprint(self) -> bytes | None:
+        proto = self.model.proto
+        if any(t.external_data for t in proto.graph.initializer):
+            return None
+        data: bytes = proto.SerializeToString(deterministic=True)
+        return hashlib.sha256(self.model.file.encode() + b"|" + data).digest()
 
     def specialise(
         self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
