@@ -206,7 +206,7 @@ class _Checker:
             inner.add(name)
         self._body(s.body, inner, loops + 1, labels, depth + 1)
         self.loop_names.discard(name)
-        return False
+        return s.op == "loop" and not _breaks(s.body)
 
     def _block_defines(self, s: Stmt, before: set[str], inner: set[str], ends: bool) -> set[str]:
         """Names set on every path out of a block: those set before its first `leave`."""
@@ -281,6 +281,14 @@ class _Checker:
         self.need(e.op != "not" or d is bool_, "not wants bools")
         self.need(d is not bool_ or e.op in _LOGIC or e.op in COMPARE, f"{e.op} of bools")
         self.need(e.op != "floordiv" or d.is_integer, "floordiv wants ints")
+
+
+def _breaks(body: list[Stmt]) -> bool:
+    """Whether a loop with this body can be left by `break`."""
+    return any(
+        s.op == "break" or (s.op in ("if", "block") and (_breaks(s.body) or _breaks(s.orelse)))
+        for s in body
+    )
 
 
 def _leaves(body: list[Stmt], label: str, names: set[str]) -> list[set[str]]:

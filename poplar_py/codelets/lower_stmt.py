@@ -475,8 +475,14 @@ def _continue(low: Lowering, node: ast.Continue) -> bool:
 def _return(low: Lowering, node: ast.Return) -> bool:
     if not low.frame.label:
         return _return_compute(low, node)
-    if node.value is not None:
+    if node.value is not None and not _is_none(node.value):
+        if low.frame.bare_return:
+            raise low.fail(node, "a return with and one without a value in one function")
         _set_results(low, node, lower_expr(low, node.value))
+    elif low.frame.results is not None:
+        raise low.fail(node, "a return with and one without a value in one function")
+    else:
+        low.frame.bare_return = True
     low.frame.leaves += 1
     low.emit(Stmt("leave", (), (low.frame.label,)))
     return True

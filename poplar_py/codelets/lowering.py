@@ -115,6 +115,7 @@ class Frame:
     loop_names: set[str] = field(default_factory=lambda: set())
     leaves: int = 0
     returns_tuple: bool = False
+    bare_return: bool = False
 
 
 _stored: dict[ast.AST, frozenset[str]] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -81,7 +82,9 @@ def parse_source(text: str, file: str, namespace: str = "", line_offset: int = 0
         raise CodeletError(f"{file}: a source of {len(text)} characters is too long")
     register_source(file, "\n" * line_offset + text)
     try:
-        tree = ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(text)
     except SyntaxError as error:
         loc = Location(file, (error.lineno or 1) + line_offset, error.offset or 1)
         raise CodeletError(f"syntax: {error.msg}", loc) from None

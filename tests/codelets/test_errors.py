@@ -107,6 +107,12 @@ def test_recursion_is_refused() -> None:
         library.get("V<float,2>")
 
 
+def test_mixed_returns_are_refused() -> None:
+    text = "def f(n):\n    if n > 1:\n        return 1\n    return\n" + source("x = f(self.k)")
+    with pytest.raises(PoplarPyError, match="one without a value"):
+        compile_source(CodeletLibrary(), text)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

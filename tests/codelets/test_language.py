@@ -306,3 +306,28 @@ class Walk(Vertex):
     out = run_codelet(codelet, row, checked=checked)["out"]
     pi = F(np.pi)
     np.testing.assert_array_equal(out, np.array([5, pi, 2 * pi, 3 * pi, 4, 0, 4], F))
+
+
+def test_a_helper_may_return_out_of_an_endless_loop(checked) -> None:
+    codelet = compile_one(
+        """
+@vertex
+class Search(Vertex):
+    out: Output[Vector[i32]]
+    x: Input[Vector[i32]]
+    def find(self, want):
+        i = 0
+        while True:
+            if i == len(self.x):
+                return -1
+            if self.x[i] == want:
+                return i
+            i += 1
+    def compute(self):
+        for k in range(len(self.out)):
+            self.out[k] = self.find(k)
+""",
+        "Search",
+    )
+    row = {"out": np.zeros(5, np.int32), "x": np.array([3, 0, 4], np.int32)}
+    assert run_codelet(codelet, row, checked=checked)["out"].tolist() == [1, -1, -1, 0, 2]
