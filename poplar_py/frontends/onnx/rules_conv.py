@@ -104,19 +104,18 @@ def conv_transpose(b: Builder, n: Node) -> Val:
     pads = list(window.pads)
     mode = n.str("auto_pad", "NOTSET")
     shape = n.ints("output_shape")[-spatial:] if n.set("output_shape") else ()
-    if mode in ("SAME_UPPER", "SAME_LOWER") and not shape:
-        shape = [d * s for d, s in zip(x.shape[2:], window.strides, strict=True)]
+    same = mode in ("SAME_UPPER", "SAME_LOWER")
     for i in range(spatial):
-        full = (x.shape[i + 2] - 1) * window.strides[i] + window.extents[i]
-        if shape:
-            total = full + extra[i] - shape[i]
-            small, large = total // 2, total - total // 2
-            upper = mode != "SAME_UPPER"
-            pads[i], pads[i + spatial] = (large, small) if upper else (small, large)
-            if mode == "NOTSET":
-                pads[i], pads[i + spatial] = total - total // 2, total // 2
-            if total < 0:
-                pads[i], pads[i + spatial] = 0, total
+        full = (x.shape[i + 2] - 1) * window.strides[i] + window.extents[i] + extra[i]
+        if not shape and not same:
+            pads[i + spatial] -= extra[i]
+            continue
+        # A kernel that is smaller than its stride leaves the end of a SAME result away.
+        total = full - shape[i] if shape else max(0, full - x.shape[i + 2] * window.strides[i])
+        small, large = total // 2, total - total // 2
+        pads[i], pads[i + spatial] = (small, large) if mode == "SAME_UPPER" else (large, small)
+        if total < 0:
+            pads[i], pads[i + spatial] = 0, total
         pads[i + spatial] -= extra[i]
     return b.emit(
         nn.ConvTranspose,
