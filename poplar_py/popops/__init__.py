@@ -71,6 +71,13 @@ from poplar_py.popops.arithmetic import (
     tan,
     tanh,
 )
+from poplar_py.popops.control import (
+    all_true,
+    counted_for_loop,
+    counted_loop,
+    has_nan,
+    has_nan_or_inf,
+)
 from poplar_py.popops.elementwise import map, map_in_place, map_with_output
 from poplar_py.popops.fill import fill, fill_constant, iota, pad, zero
 from poplar_py.popops.indexing import (
@@ -97,6 +104,7 @@ __all__ = [
     "acosh",
     "add",
     "add_in_place",
+    "all_true",
     "arg_max",
     "arg_min",
     "asin",
@@ -113,6 +121,8 @@ __all__ = [
     "constant_table",
     "cos",
     "cosh",
+    "counted_for_loop",
+    "counted_loop",
     "create_table",
     "create_update_table",
     "cumulative",
@@ -128,6 +138,8 @@ __all__ = [
     "gather",
     "gt",
     "gteq",
+    "has_nan",
+    "has_nan_or_inf",
     "inv",
     "iota",
     "is_finite",

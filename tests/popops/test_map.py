@@ -162,6 +162,32 @@ def test_select_clamp_one_hot() -> None:
     compare(got[2], (index[:, None] == np.arange(5)).astype(np.float16), 0.0)
 
 
+def test_checks_and_counted_loops() -> None:
+    p = Program()
+    a = normal(30, 4)
+    b = a.copy()
+    b[7, 2] = np.nan
+    x, y = p.input(a), p.input(b)
+    below = popops.lt(p.graph, x, popops.exp(p.graph, x, p.prog), p.prog)
+    outs = [
+        popops.all_true(p.graph, below, p.prog),
+        popops.has_nan(p.graph, x, p.prog),
+        popops.has_nan(p.graph, y, p.prog),
+        popops.has_nan_or_inf(p.graph, y, p.prog),
+    ]
+    total = popops.fill_constant(p.graph, i32, (1,), 0, p.prog)
+
+    def body(i: Tensor) -> program.Sequence:
+        step = program.Sequence()
+        popops.add_in_place(p.graph, total, i, step)
+        return step
+
+    p.prog.add(popops.counted_for_loop(p.graph, 3, 12, 2, body))
+    got = p.run(*outs, total)
+    assert [bool(g) for g in got[:4]] == [True, False, True, True]
+    assert got[4][0] == sum(range(3, 12, 2))
+
+
 def test_empty_tensors_need_no_vertices() -> None:
     p = Program()
     x = p.graph.add_variable(f32, (0, 4), "x", mapping="linear")

@@ -251,6 +251,32 @@ def test_activations() -> None:
         popnn.non_linearity(p.graph, "wobble", p.input(array), p.prog)
 
 
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric"])
+def test_resize(coordinates: str) -> None:
+    array = normal(2, 3, 5, 8)
+    p = Program()
+    x = p.input(array)
+    near = popnn.resize(p.graph, x, (10, 4), p.prog, coordinates=coordinates)
+    assert p.vertices == 0
+    line = popnn.resize(p.graph, x, (9, 8), p.prog, method="linear", coordinates=coordinates)
+    got = p.run(near, line)
+    place = {
+        "half_pixel": (np.arange(9) + 0.5) * 5 / 9 - 0.5,
+        "align_corners": np.arange(9) * 4 / 8,
+        "asymmetric": np.arange(9) * 5 / 9,
+    }[coordinates]
+    rows = np.stack(
+        [
+            np.interp(place, np.arange(5), column)
+            for column in array.astype(np.float64).transpose(0, 1, 3, 2).reshape(-1, 5)
+        ]
+    )
+    compare(got[1], rows.reshape(2, 3, 8, 9).transpose(0, 1, 3, 2), 1e-6)
+    assert set(np.unique(got[0])) <= set(np.unique(array))
+    with pytest.raises(OptionError):
+        popnn.resize(p.graph, x, (9, 8), p.prog, method="magic")
+
+
 def test_random_numbers_are_sound_and_the_same_on_any_tiles() -> None:
     found = []
     for tiles in (8, 40):
