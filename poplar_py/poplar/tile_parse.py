@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from poplar_py import codelets
 from poplar_py.codelets import Codelet
-from poplar_py.codelets.codelet_text import parse_codelet
+from poplar_py.codelets.codelet_text import parse_codelet, print_codelet
 from poplar_py.diagnostics import (
     DuplicateName,
     Location,
@@ -31,7 +32,7 @@ from poplar_py.poplar.program import Program, Sequence
 from poplar_py.poplar.program_parse import ProgramReader
 from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor
-from poplar_py.poplar.tile_tokens import MAX_DEPTH, Tokens
+from poplar_py.poplar.tile_tokens import MAX_DEPTH, STRING, Tokens
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.views import Affine, Cat, Dim, Runs, View
 from poplar_py.target.describe import target_from
@@ -114,16 +115,37 @@ def _codelets(blocks: list[tuple[str, int]], file: str) -> dict[str, Codelet]:
     name, is user code and runs checked."""
     out: dict[str, Codelet] = {}
     for text, line in blocks:
-        ir = parse_codelet(text, file, line - 1)
-        if ir.name in out:
-            raise DuplicateName(f"codelet {ir.name!r} is there twice", Location(file, line, 1))
-        known = _builtin(ir.name)
-        out[ir.name] = known if known and known.digest == ir.digest else Codelet(ir)
+        codelet = _codelet(text, file, line)
+        if codelet.name in out:
+            raise DuplicateName(f"codelet {codelet.name!r} is there twice", Location(file, line, 1))
+        out[codelet.name] = codelet
     return out
 
 
-def _builtin(name: str) -> Codelet | None:
+def _codelet(text: str, file: str, line: int) -> Codelet:
+    """One codelet; the text of a built-in one need not even be read."""
+    head = re.match(rf"codelet ({STRING})", text)
+    known = _builtin(head[1]) if head else None
+    if known is not None and print_codelet(known.ir) == text:
+        return known
+    ir = parse_codelet(text, file, line - 1)
+    if known is not None and known.name == ir.name and known.digest == ir.digest:
+        return known
+    return Codelet(ir)
+
+
+MAX_PARAMETERS = 1 << 24
+"""Product of a built-in codelet's numbers above which a text is not believed: unrolled loops grow
+with them."""
+
+
+def _builtin(quoted: str) -> Codelet | None:
+    """The built-in codelet of a quoted name, or None."""
     try:
+        name = unquote(quoted)
+        numbers = [int(n[:12]) for n in re.findall(r"[<,](\d+)(?=[,>])", name)]
+        if prod(max(n, 1) for n in numbers) > MAX_PARAMETERS:
+            return None
         return codelets.get(name)
     except PoplarPyError:
         return None

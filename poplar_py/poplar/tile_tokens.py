@@ -18,16 +18,16 @@ MAX_ARRAY = 1 << 27
 """Elements an affine form may describe."""
 MAX_DEPTH = 256
 
-_STRING = r'"(?:[^"\\\n]|\\.)*"'
+STRING = r'"(?:[^"\\\n]|\\.)*"'
 _DTYPES = "|".join(DTYPES)
 _TOKEN = re.compile(
     rf"""[ \t\r\n]+|//[^\n]*
-    |(?P<loc>loc\((?:[^"()\n]|{_STRING})*\))
+    |(?P<loc>loc\((?:[^"()\n]|{STRING})*\))
     |(?P<dense>dense<[^>\n]*>)
     |(?P<type>(?:{_DTYPES})\[[0-9,]*\])
-    |(?P<string>{_STRING})
-    |(?P<var>%(?:[A-Za-z0-9_.]+|{_STRING}))
-    |(?P<sym>@(?:[A-Za-z_][A-Za-z0-9_.]*|{_STRING}))
+    |(?P<string>{STRING})
+    |(?P<var>%(?:[A-Za-z0-9_.]+|{STRING}))
+    |(?P<sym>@(?:[A-Za-z_][A-Za-z0-9_.]*|{STRING}))
     |(?P<arrow>->)
     |(?P<dim>\d+x(?=-?\d|\())
     |(?P<number>-?\d+)
