@@ -51,6 +51,7 @@ class Jit:
         self.machine = self._target_machine()
         self._jit = llvm.create_lljit_compiler(self.machine)
         self._keep: list[Any] = []
+        self._libraries = 0
         self._addresses: dict[str, int] = {}
         self._lock = threading.Lock()
         self.compiled = 0
@@ -87,8 +88,9 @@ class Jit:
         builder = llvm.JITLibraryBuilder().add_jit_library(_SUPPORT).add_current_process()
         for symbol, data in objects.items():
             builder = builder.add_object_img(data).export_symbol(symbol)
+        self._libraries += 1  # a name is used up even when linking fails
         try:
-            tracker = builder.link(self._jit, f"kernels.{len(self._keep)}")
+            tracker = builder.link(self._jit, f"kernels.{self._libraries}")
         except RuntimeError as error:
             raise InternalError(f"a kernel does not link: {error}") from None
         self._keep.append(tracker)

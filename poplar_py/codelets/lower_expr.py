@@ -534,7 +534,10 @@ def _subscript(low: Lowering, node: ast.Subscript) -> Value:
             return Expr("row", Ty(f.dtype, 1, True, not f.inner_one_ptr), (index,), (f.name,))
         return build.load(field_ref(base), index)
     if isinstance(base, tuple):
-        return base[constant_int(low, node.slice, "an index into a tuple")]
+        at = constant_int(low, node.slice, "an index into a tuple")
+        if not -len(base) <= at < len(base):
+            raise low.fail(node, f"the tuple has {len(base)} parts")
+        return base[at]
     if isinstance(base, Expr) and base.ty.ref:
         return build.load(base, element_index(low, node.slice))
     if isinstance(base, Expr) and base.ty.lanes > 1:
