@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poplar_py.driver.cache import cached, key_of
-from poplar_py.driver.compile import build, run_pipeline
-from poplar_py.driver.emit import Emitted, emit
 from poplar_py.driver.executable import Executable
 from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import Binding, Port, Signature, batch_axis, bind_inputs
 from poplar_py.frontends.source import LoadedModel, Specialisation, Values
-from poplar_py.frontends.tiles import TileModel, compile_tiles
 from poplar_py.ir import Module
-from poplar_py.passes.tile_module import TileModule
 from poplar_py.types import TensorType
+
+if TYPE_CHECKING:
+    from poplar_py.driver.emit import Emitted
+    from poplar_py.passes.tile_module import TileModule
 
 __all__ = ["Compiled", "Sizes", "compile_cached", "compile_model", "emit_model", "specialise"]
 
@@ -65,7 +65,13 @@ def specialise(
 
 
 def compile_model(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:
-    """Compiles a model for a machine. Raises what reading, passes and planning raise."""
+    """Compiles a model for a machine. Raises what reading, passes and planning raise.
+
+    Passes are imported here: a start that finds its executable in the cache does without them.
+    """
+    from poplar_py.driver.compile import build, run_pipeline
+    from poplar_py.frontends.tiles import TileModel, compile_tiles
+
     if isinstance(model, TileModel):
         return Compiled(compile_tiles(model, options), model.module)
     options.progress("import")
@@ -122,5 +128,7 @@ def output_axis(declared: TensorType, batch: set[Any]) -> int | None:
 
 def emit_model(model: LoadedModel, form: str, options: CompileOptions, sizes: Sizes) -> Emitted:
     """The text form of a model that `poplar-py compile --emit FORM` shows."""
+    from poplar_py.driver.emit import emit
+
     found, _ = specialise(model, options, sizes)
     return emit(form, found.module, options, found.dims, found.shapes)

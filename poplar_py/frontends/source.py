@@ -19,7 +19,6 @@ import numpy as np
 
 from poplar_py.diagnostics import FileError, InputError, Location, OptionError, UnsupportedOp
 from poplar_py.driver.signature import Array
-from poplar_py.frontends.optimise import parse_pir, read_pir
 from poplar_py.ir import Graph, Module, Value
 from poplar_py.ir.resources import read_text
 from poplar_py.ir.rewrite import clone_module, replace_values
@@ -284,6 +283,8 @@ def _from_path(origin: str | Path, format: str | None, dims: Mapping[str, int]) 
     if kind == "onnx":
         return _from_onnx(path)
     if kind == "pir":
+        from poplar_py.frontends.optimise import read_pir
+
         return _from_pir(path.stem, lambda: read_pir(str(path)))
     return _from_pml(read_text(path), str(path), dims)
 
@@ -302,6 +303,8 @@ def _from_bytes(data: bytes, format: str, name: str, dims: Mapping[str, int]) ->
     if format == "onnx":
         return _from_onnx(data)
     if format == "pir":
+        from poplar_py.frontends.optimise import parse_pir
+
         return _from_pir(name, lambda: parse_pir(data, name, Path("resources")))
     try:
         text = data.decode()
