@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ class HostServices:
     """The one callback of an engine. An exception in it stops the run and is raised by `run`."""
 
     def __init__(self, engine: TileEngine) -> None:
-        self.engine = engine
+        self._engine = weakref.ref(engine)
         self.functions: dict[str, tuple[Callable[..., Any], bool]] = {}
         self.arrays: dict[str, NDArray[Any]] = {}
         self.output = sys.stderr
@@ -32,6 +33,13 @@ class HostServices:
         self._error: BaseException | None = None
         self._begin: dict[tuple[int, str], int] = {}
         self._lock = threading.Lock()
+
+    @property
+    def engine(self) -> TileEngine:
+        """The engine, which is alive while it runs (held weakly: it holds this)."""
+        engine = self._engine()
+        assert engine is not None
+        return engine
 
     def call(self, kind: int, number: int, replica: int) -> int:
         """Called by native code; nonzero stops the run."""

@@ -13,6 +13,7 @@ from poplar_py.executable.executable import DEFAULT_MODE, FAITHFUL_MODE, Executa
 from poplar_py.executable.tables import Words, gather_rows, split_threads
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.runtime.pool import aligned
+from poplar_py.runtime.serial import SMALL_NS, drop, needless_barriers, table_ns
 from poplar_py.runtime.shadow import add_questions
 
 
@@ -61,6 +62,11 @@ def load_code(
     mode = FAITHFUL_MODE if faithful else DEFAULT_MODE
     code, switches, entries = select_mode(exe.code, exe.switches, exe.entries, mode)
     plain = code
+    ns = table_ns(exe)
+    if team > 1:
+        gone = needless_barriers(code, switches, entries, ns)
+        code, switches, entries = drop(code, switches, entries, gone)
+        plain = code
     if ask:
         code, switches, entries = add_questions(code, switches, entries)
     native = aligned(code.size).reshape(code.shape)
@@ -71,7 +77,9 @@ def load_code(
     directory = aligned(max(1, len(used)) * team * 2).reshape(-1, team, 2)
     position = {number: k for k, number in enumerate(used)}
     for number in used:
-        parts = split_table(exe.tables[number], team, faithful=faithful)
+        parts = split_table(
+            exe.tables[number], team, faithful=faithful, alone=bool(ns[number] <= SMALL_NS)
+        )
         out.parts[number] = parts
         out.lengths[number] = np.diff(exe.tables[number].ptr)
         for k, part in enumerate(parts):
@@ -89,8 +97,9 @@ def load_code(
     return out
 
 
-def split_table(t: Table, team: int, *, faithful: bool) -> list[ThreadRows]:
-    """The table's rows dealt to threads, each thread's in the order it runs them."""
+def split_table(t: Table, team: int, *, faithful: bool, alone: bool = False) -> list[ThreadRows]:
+    """The table's rows dealt to threads (``alone``: to the first), each thread's in the order it
+    runs them."""
     words = t.words
     if faithful and len(t.patch_at):
         words = words.copy()
@@ -98,7 +107,9 @@ def split_table(t: Table, team: int, *, faithful: bool) -> list[ThreadRows]:
     if t.rows == 0:
         return [ThreadRows(words[:0], np.zeros(0, I8)) for _ in range(team)]
     out: list[ThreadRows] = []
-    for vertices in split_threads(t.order, t.cost, team):
+    shares = split_threads(t.order, t.cost, 1 if alone else team)
+    shares += [np.zeros(0, I8)] * (team - len(shares))
+    for vertices in shares:
         rows = np.asarray(vertices, I8)
         out.append(ThreadRows(np.ascontiguousarray(gather_rows(words, t.ptr, rows)), rows))
     return out
