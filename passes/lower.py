@@ -35,6 +35,7 @@ from poplar_py.passes.registry import Pass, register
 from poplar_py.passes.tile_module import TileModule
 from poplar_py.poplar import program
 from poplar_py.poplar.where import located
+from poplar_py.poplin import create_mat_mul_input
 from poplar_py.poputil.layout import fresh
 
 if TYPE_CHECKING:
@@ -66,10 +67,11 @@ def lower_graph(graph: Graph, target: Any) -> TileModule:
     ctx = LowerContext(target)
     ctx.uses = use_counts(graph)
     home = _first_ipus(graph)
+    matrices = _matrix_inputs(graph)
     for value in graph.inputs:
         ctx.graph = ctx.part(home.get(value))
         with located(Location("", 0, 0, f"input {value.name}")):
-            _add_input(ctx, value)
+            _add_input(ctx, value, value in matrices)
     lower_ops(ctx, graph)
     for index, value in enumerate(graph.outputs):
         name = graph.output_name(index)
@@ -87,9 +89,26 @@ def _first_ipus(graph: Graph) -> dict[Value, int | None]:
     return home
 
 
-def _add_input(ctx: LowerContext, value: Value) -> None:
-    """A variable filled from the stream input/NAME."""
-    tensor = fresh(ctx.graph, value.dtype, value.type.static_shape, value.name)
+def _matrix_inputs(graph: Graph) -> set[Value]:
+    """Inputs that only products with constants read, as their first operand."""
+    found = set(graph.inputs) - set(graph.outputs)
+    for op in graph.walk():
+        product = op.opname == "nn.matmul"
+        second: Value | None = getattr(op, "b", None) if product else None
+        owner = None if second is None else second.owner
+        constant = owner is not None and owner.opname == "core.constant"
+        for value in op.operands():
+            if value in found and not (constant and value is getattr(op, "a", None)):
+                found.discard(value)
+    return found
+
+
+def _add_input(ctx: LowerContext, value: Value, matrix: bool) -> None:
+    """A variable filled from the stream input/NAME; a `matrix` as products read it."""
+    shape = value.type.static_shape
+    tensor = create_mat_mul_input(ctx.graph, value.dtype, shape, value.name) if matrix else None
+    if tensor is None:
+        tensor = fresh(ctx.graph, value.dtype, shape, value.name)
     ctx.set(value, tensor)
     if tensor.numel == 0:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from poplar_py.poplin import cycles
 from poplar_py.poplin.convolution import conv_transpose, convolution, transpose_params
 from poplar_py.poplin.epilogue import Epilogue, supports_epilogue
-from poplar_py.poplin.matmul import mat_mul
+from poplar_py.poplin.matmul import create_mat_mul_input, mat_mul
 from poplar_py.poplin.params import ConvParams
 from poplar_py.poplin.place import TileRange
 
@@ -15,6 +15,7 @@ __all__ = [
     "TileRange",
     "conv_transpose",
     "convolution",
+    "create_mat_mul_input",
     "cycles",
     "mat_mul",
     "supports_epilogue",

@@ -11,6 +11,7 @@ from poplar_py.diagnostics import ShapeError
 from poplar_py.poplin.blockmm import block_mat_mul_applies, computed_mat_mul, shared_mat_mul
 from poplar_py.poplin.epilogue import Epilogue, Inline
 from poplar_py.poplin.generic import generic_mat_mul
+from poplar_py.poplin.lanes import piece_mapping
 from poplar_py.poplin.operands import (
     as_tensor,
     check_bias,
@@ -19,15 +20,20 @@ from poplar_py.poplin.operands import (
     result_dtype,
     split_epilogue,
 )
-from poplar_py.poplin.place import TileRange, tile_range
+from poplar_py.poplin.place import TileRange, spread, tile_range
+from poplar_py.poplin.plan import piece_widths
+from poplar_py.poputil.blocked import LANES, add_blocked
+from poplar_py.types import f16, f32
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence as Items
+
     from poplar_py.poplar import Graph, Tensor
     from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.operands import Operand
     from poplar_py.types import DType
 
-__all__ = ["mat_mul"]
+__all__ = ["create_mat_mul_input", "mat_mul"]
 
 
 def mat_mul(
@@ -67,6 +73,23 @@ def mat_mul(
     out = generic_mat_mul(graph, x, y, tensor_bias, dtype, prog, name, where)
     assert out.shape == (count, m, n)
     return finish(graph, out.reshape((*batch, m, n)), epilogue, prog, name)
+
+
+def create_mat_mul_input(graph: Graph, dtype: DType, shape: Items[int], name: str) -> Tensor | None:
+    """A variable [..., M, K] laid out as `mat_mul` with a constant second operand reads its first.
+
+    None where that is no particular layout: other types than f32 and f16, K no multiple of 16.
+    """
+    if dtype not in (f32, f16) or len(shape) < 2 or shape[-1] % LANES or 0 in shape:
+        return None
+    *outer, k = shape
+    rows = prod(outer)
+    widths = np.array(piece_widths(rows, outer[-1]), np.int64)
+    where = tile_range(graph, None)
+    tile = spread(k // LANES * len(widths), where)
+    mapping = piece_mapping(tile, widths)
+    _, view = add_blocked(graph, dtype, (1, k, rows), name, mapping)
+    return view.reshape((k, rows)).dim_shuffle((1, 0)).reshape(tuple(shape))
 
 
 def _by_blocks(

@@ -12,7 +12,7 @@ S is a multiple of 16: x' then holds every element once, already in blocks of 16
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ def fold_wide_kernel(
     """
     if not isinstance(w, np.ndarray) or params.groups != 1 or x.shape[1] > FEW:
         return None
-    weights = np.asarray(w, w.dtype)
+    weights = cast("npt.NDArray[Any]", w)
     taps, stride = weights.shape[-1], params.strides[-1]
     if taps <= LONG or taps % LANES or params.dilations[-1] != 1 or params.input_dilations[-1] != 1:
         return None
