@@ -100,7 +100,8 @@ def plan_memory(items: Items, num_tiles: int, code: Ints, state: Ints) -> Memory
     fixed = items.always[items.item]
     at_fixed, always = _pack(items.tile[fixed], size[fixed], align[fixed], num_tiles)
     at[fixed] = at_fixed
-    used = items.live.any(axis=1)[items.item]  # what no step touches gets no memory
+    touched = np.asarray(items.live.any(axis=1))
+    used = touched[items.item]  # what no step touches gets no memory
     moving = np.flatnonzero(~fixed & used & (size > 0))
     floor = align_up(always, LINE)
     bound, live_bytes = _bounds(items, moving, size, num_tiles)

@@ -1,8 +1,8 @@
 """Small steps on one thread: fewer barriers where sharing the work would cost more than doing it.
 
 A table whose rows take less than `SMALL_NS` goes to thread 0 whole. A barrier between two stretches
-that only thread 0 works in is not needed, and goes, as long as the stretch stays short: who waits at
-the next barrier should still be spinning.
+that only thread 0 works in is not needed, and goes, as long as the stretch stays short: who waits
+at the next barrier should still be spinning.
 """
 
 from __future__ import annotations
@@ -72,8 +72,10 @@ def drop(
     code: Code, switches: list[Code], entries: dict[str, int], gone: NDArray[np.bool_]
 ) -> tuple[Code, list[Code], dict[str, int]]:
     """The code without some instructions, targets renumbered."""
-    new = np.append(np.cumsum(~gone) - ~gone, (~gone).sum())
-    out = code[~gone].copy()
+    stay = ~gone
+    new = np.zeros(len(stay) + 1, np.int64)
+    np.cumsum(stay, out=new[1:])
+    out = code[stay].copy()
     for op, word in TARGET_WORD.items():
         pick = out[:, 0] == op
         out[pick, word] = new[out[pick, word]]

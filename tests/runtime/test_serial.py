@@ -26,7 +26,8 @@ def kept(code: np.ndarray, entries: dict[str, int]) -> list[int]:
 def test_barriers_between_small_steps_go() -> None:
     small, large, barrier = (Op.CALL, SMALL), (Op.CALL, LARGE), (Op.BARRIER,)
     code = code_of(
-        large, barrier, small, barrier, (Op.STEP, 0), small, barrier, small, barrier, large, barrier,
+        large, barrier, small, barrier, (Op.STEP, 0), small, barrier, small, barrier, large,
+        barrier,
         (Op.HALT,),
     )  # fmt: skip
     assert kept(code, {"main": 0}) == [1, 8, 10]
