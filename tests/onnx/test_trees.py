@@ -136,3 +136,20 @@ def test_linear_classifier() -> None:
             post_transform="SOFTMAX",
             multi_class=1,
         )
+
+
+def test_preprocessing() -> None:
+    r = np.random.default_rng(6)
+    numbers = [float(v) for v in r.normal(size=FEATURES)]
+    check("Scaler", ["y"], offset=numbers, scale=[abs(v) for v in numbers])
+    for norm in ("MAX", "L1", "L2"):
+        check("Normalizer", ["y"], norm=norm)
+    check("Imputer", ["y"], imputed_value_floats=numbers, replaced_value_float=float("nan"))
+    check("Binarizer", ["y"], threshold=0.25)
+    check(
+        "LinearRegressor",
+        ["y"],
+        coefficients=[float(v) for v in r.normal(size=2 * FEATURES)],
+        intercepts=[0.5, -0.5],
+        targets=2,
+    )

@@ -42,7 +42,7 @@ def normalizer(b: Builder, n: Node) -> Val:
     x = b.cast(n[0], f32)
     kind = n.str("norm", "MAX")
     if kind == "MAX":
-        norm = b.reduce(b.emit(ew.Abs, x), "max", (-1,), True)
+        norm = b.reduce(x, "max", (-1,), True)
     elif kind == "L1":
         norm = b.sum(b.emit(ew.Abs, x), (-1,), True)
     elif kind == "L2":
