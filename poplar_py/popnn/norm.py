@@ -189,7 +189,8 @@ def _even_step(address: Ints, step: int) -> int:
     """The most rows, no more than `step`, that always lie side by side within a block."""
     count = address.shape[1]
     while step > 1:
-        inside = np.flatnonzero(np.arange(1, count) % step)
+        index = np.arange(1, count, dtype=np.int64)
+        inside = index[index % step != 0] - 1
         if bool((np.diff(address, axis=1)[:, inside] == 16).all()):
             return step
         step //= 2

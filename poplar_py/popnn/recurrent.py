@@ -8,21 +8,18 @@ ones run as a Repeat with the step taken from and written to tables by a device 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from poplar_py.poplar import concat, program
 from poplar_py.poplin import mat_mul
+from poplar_py.popops.dynamic import dynamic_slice, slice_table, update_table
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import fill
-from poplar_py.popops.indexing import (
-    create_update_table,
-    dynamic_slice,
-    slice_table,
-    update_table,
-)
+from poplar_py.popops.scattering import create_update_table
 from poplar_py.types import i32
 
 if TYPE_CHECKING:
@@ -173,7 +170,7 @@ def gru(
     def part(t: Operand, k: int, width: int = 1) -> Operand:
         begin, end = k * hidden, (k + width) * hidden
         if isinstance(t, np.ndarray):
-            return np.asarray(t)[..., begin:end]
+            return cast("npt.NDArray[Any]", t)[..., begin:end]
         return t.slice(begin, end, len(t.shape) - 1)
 
     def plus(text: str, k: int, held: list[Tensor]) -> str:

@@ -78,23 +78,12 @@ from poplar_py.popops.control import (
     has_nan,
     has_nan_or_inf,
 )
+from poplar_py.popops.dynamic import dynamic_slice, dynamic_update, slice_table, update_table
 from poplar_py.popops.elementwise import map, map_in_place, map_with_output
 from poplar_py.popops.fill import fill, fill_constant, iota, pad, zero
-from poplar_py.popops.indexing import (
-    UpdateTable,
-    constant_table,
-    create_table,
-    create_update_table,
-    dynamic_slice,
-    dynamic_update,
-    gather,
-    multi_slice,
-    multi_update,
-    scatter,
-    slice_table,
-    update_table,
-)
+from poplar_py.popops.gathering import constant_table, create_table, gather, multi_slice
 from poplar_py.popops.reduction import reduce, reduce_many
+from poplar_py.popops.scattering import UpdateTable, create_update_table, multi_update, scatter
 from poplar_py.popops.search import arg_max, arg_min, cumulative, sort, top_k
 
 __all__ = [

@@ -1,0 +1,192 @@
+"""Rows picked by device indices: gather and multi_slice.
+
+A table [rows, width] is cut by columns, and by rows where it has to be, into parts that fit a
+tile. Every vertex holds one part and a share of the indices. When the rows are cut, each part
+gives the rows it has and a second step picks, for every index, the part that had it: values are
+never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from poplar_py.poplar import program
+from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.mapping import Mapping
+from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
+from poplar_py.poputil.layout import compact, fresh
+from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
+
+if TYPE_CHECKING:
+    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.types import DType
+
+__all__ = [
+    "PART",
+    "GatherPlan",
+    "constant_table",
+    "create_table",
+    "gather",
+    "multi_slice",
+    "plan_gather",
+]
+
+Ints = npt.NDArray[np.int64]
+PART = 24576
+"""Most elements of a table part, and of a vertex's results."""
+
+
+@dataclass(frozen=True)
+class GatherPlan:
+    """`cols` columns and `rows` rows in a part, `count` indices a vertex."""
+
+    cols: int
+    rows: int
+    count: int
+
+
+def plan_gather(rows: int, width: int, count: int, tiles: int) -> GatherPlan:
+    """How to look `count` rows of a table [rows, width] up."""
+    rows, width, count = max(rows, 1), max(width, 1), max(count, 1)
+    cols = divisor_at_most(width, min(max(16, PART // rows), max(16, -(-width // tiles))))
+    part = min(rows, max(1, PART // cols))
+    share = max(64, part // 16, -(-count * (width // cols) // (6 * tiles)))
+    share = max(1, min(share, PART // cols, count))
+    return GatherPlan(cols, part, share)
+
+
+def create_table(
+    graph: Graph, dtype: DType, shape: tuple[int, int], count: int, name: str = ""
+) -> tuple[Tensor, tuple[int, int, int]]:
+    """A variable for a table [rows, width] whose parts are contiguous, each on one tile.
+
+    Returns the [rows, width] view and the shape (width / cols, rows, cols) it is stored in.
+    """
+    rows, width = shape
+    plan = plan_gather(rows, width, count, graph.num_tiles)
+    stored = (width // plan.cols, rows, plan.cols)
+    var = graph.add_variable(dtype, stored, name, mapping=table_mapping(graph, rows, width, plan))
+    return var.dim_shuffle((1, 0, 2)).reshape((rows, width)), stored
+
+
+def constant_table(graph: Graph, values: npt.NDArray[Any], count: int, name: str = "") -> Tensor:
+    """A constant table [rows, width] stored as `create_table` does."""
+    rows, width = values.shape
+    plan = plan_gather(rows, width, count, graph.num_tiles)
+    stored = values.reshape((rows, width // plan.cols, plan.cols)).transpose((1, 0, 2))
+    mapping = table_mapping(graph, rows, width, plan)
+    var = graph.add_constant(None, stored.shape, np.ascontiguousarray(stored), name, mapping)
+    return var.dim_shuffle((1, 0, 2)).reshape((rows, width))
+
+
+def table_mapping(graph: Graph, rows: int, width: int, plan: GatherPlan) -> Mapping:
+    """Mapping of a stored table: one tile a part."""
+    _, size = grid_boxes((width // plan.cols, rows), (1, plan.rows))
+    elements = size[:, 1] * plan.cols
+    return interval_mapping(elements, spread_tiles(graph, len(elements)))
+
+
+def gather(
+    graph: Graph,
+    x: Tensor,
+    indices: Tensor,
+    axis: int,
+    prog: program.Sequence,
+    name: str = "",
+) -> Tensor:
+    """x with `axis` replaced by the dims of `indices` (i32): out[., *i, .] = x[., indices[*i], .].
+
+    An index outside [0, dim) ends the run with a TileException.
+    """
+    name = name or "gather"
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    if prod(shape) == 0:
+        return fresh(graph, x.dtype, shape, name)
+    order = (axis, *(d for d in range(len(x.shape)) if d != axis))
+    rest = tuple(x.shape[d] for d in order[1:])
+    table = x.dim_shuffle(order).reshape((x.shape[axis], prod(rest)))
+    out = multi_slice(graph, table, indices.flatten(), prog, name)
+    out = out.reshape((*indices.shape, *rest))
+    k = len(indices.shape)
+    perm = (*range(k, k + axis), *range(k), *range(k + axis, k + len(rest)))
+    return out.dim_shuffle(perm)
+
+
+def multi_slice(
+    graph: Graph, table: Tensor, indices: Tensor, prog: program.Sequence, name: str = ""
+) -> Tensor:
+    """Rows `indices[n]` (i32) of table [rows, width]: [n, width]."""
+    name = name or "multi_slice"
+    rows, width = table.shape
+    count = indices.numel
+    plan = plan_gather(rows, width, count, graph.num_tiles)
+    blocks = width // plan.cols
+    table = compact(graph, table, prog, f"{name}/table")
+    stored = table.reshape((rows, blocks, plan.cols)).dim_shuffle((1, 0, 2))
+    parts = -(-rows // plan.rows)
+    lo, size = grid_boxes((parts, blocks, count), (1, 1, plan.count))
+    base = lo[:, 0] * plan.rows
+    held = np.minimum(plan.rows, rows - base)
+    if plan.count < count:
+        tile = spread_tiles(graph, len(lo))
+    else:
+        tile = place_near(graph, stored.flatten(), (lo[:, 1] * rows + base) * plan.cols)
+    result = size[:, 2] * plan.cols
+    out = graph.add_variable(
+        table.dtype, (parts, blocks, count, plan.cols), name, mapping=interval_mapping(result, tile)
+    )
+    end = np.cumsum(result)
+    box_lo = np.stack([lo[:, 1], base, np.zeros_like(base)], axis=1)
+    box = np.stack([np.ones_like(base), held, np.full_like(base, plan.cols)], axis=1)
+    edges = {
+        "out": Edges.flat(out.flatten(), end - result, end),
+        "x": Edges.boxes(stored, box_lo, box),
+        "index": Edges.flat(indices.flatten(), lo[:, 2], lo[:, 2] + size[:, 2]),
+    }
+    state = {"cols": plan.cols, "base": as_i32(base), "rows": as_i32(held), "total": rows}
+    cs = graph.add_compute_set(name)
+    graph.add_vertices(cs, f"popops::Gather<{table.dtype.name}>", tile, edges, state, name=name)
+    prog.add(program.Execute(cs))
+    picked = out.index(0) if parts == 1 else _pick(graph, out, indices, plan.rows, prog, name)
+    return picked.dim_shuffle((1, 0, 2)).reshape((count, width))
+
+
+def _pick(
+    graph: Graph, found: Tensor, indices: Tensor, rows: int, prog: program.Sequence, name: str
+) -> Tensor:
+    """[parts, blocks, n, cols] to [blocks, n, cols]: for each index the part that holds its row."""
+    parts, blocks, count, cols = found.shape
+    step = max(1, min(count, PART // (parts * cols), max(16, blocks * count // graph.num_tiles)))
+    lo, size = grid_boxes((blocks, count), (1, step))
+    n = len(lo)
+    tile = spread_tiles(graph, n)
+    result = size[:, 1] * cols
+    out = graph.add_variable(
+        found.dtype, (blocks, count, cols), f"{name}/pick", mapping=interval_mapping(result, tile)
+    )
+    end = np.cumsum(result)
+    sub = np.repeat(np.arange(n), parts)
+    part = np.tile(np.arange(parts), n)
+    zero = np.zeros_like(part)
+    box_lo = np.stack([part, lo[sub, 0], lo[sub, 1], zero], axis=1)
+    box = np.stack([zero + 1, zero + 1, size[sub, 1], zero + cols], axis=1)
+    edges = {
+        "out": Edges.flat(out.flatten(), end - result, end),
+        "x": Edges.nested(np.arange(n + 1) * parts, Edges.boxes(found, box_lo, box)),
+        "index": Edges.flat(indices.flatten(), lo[:, 1], lo[:, 1] + size[:, 1]),
+    }
+    cs = graph.add_compute_set(f"{name}/pick")
+    state = {"cols": cols, "rows": rows}
+    graph.add_vertices(cs, f"popops::GatherPick<{found.dtype.name}>", tile, edges, state, name=name)
+    prog.add(program.Execute(cs))
+    return out
+
+
+def as_i32(values: Ints) -> npt.NDArray[np.int32]:
+    """Narrowed for vertex state."""
+    return values.astype(np.int32)
