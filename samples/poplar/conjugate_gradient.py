@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from common import finish, new_graph, parser
 
-from poplar_py import popops, poplar
+from poplar_py import poplar, popops
 from poplar_py.poplar.program import Copy, RepeatWhileTrue, Sequence
 
 TOLERANCE = 1e-10

@@ -6,7 +6,7 @@ import math
 
 from common import finish, new_graph, parser
 
-from poplar_py import popops, poplar
+from poplar_py import poplar, popops
 from poplar_py.poplar.program import Execute, Sequence
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from common import arguments, finish, new_graph
 
-from poplar_py import popops, poplar
+from poplar_py import poplar, popops
 from poplar_py.poplar.program import Sequence
 
 SIZE = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from common import arguments, finish, new_graph
 
-from poplar_py import popops, poplar
+from poplar_py import poplar, popops
 from poplar_py.poplar.program import Copy, Repeat, Sequence
 from poplar_py.poputil import map_tensor_linearly
 

@@ -1,6 +1,17 @@
 """Codelets of the algorithm samples."""
 
-from poplar_py.codelets.language import *  # noqa: F403
+from poplar_py.codelets.language import (
+    InOut,
+    Input,
+    MultiVertex,
+    Output,
+    Vector,
+    Vertex,
+    f32,
+    i32,
+    u32,
+    vertex,
+)
 
 
 @vertex

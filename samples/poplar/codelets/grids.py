@@ -1,6 +1,21 @@
 """Codelets of the grid samples: every vertex owns a block of cells and reads a halo around it."""
 
-from poplar_py.codelets.language import *  # noqa: F403
+from poplar_py.codelets.language import (
+    Generic,
+    Input,
+    Output,
+    TypeVar,
+    Vector,
+    Vertex,
+    array,
+    cast,
+    f16,
+    f32,
+    i32,
+    select,
+    unroll,
+    vertex,
+)
 
 T = TypeVar("T", f16, f32)
 

@@ -1,6 +1,14 @@
 """Codelets of the tutorial steps."""
 
-from poplar_py.codelets.language import *  # noqa: F403
+from poplar_py.codelets.language import (
+    Input,
+    Output,
+    Vector,
+    Vertex,
+    f32,
+    fma,
+    vertex,
+)
 
 
 @vertex
