@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from poplar_py.codelets import lower_calls, lower_flow, lower_ops
 from poplar_py.codelets.arrays import MAX_ARRAY_BYTES, register_arrays
 from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Field, Ty, walk_stmts
 from poplar_py.codelets.depth import deep
@@ -18,6 +19,7 @@ from poplar_py.types import DType, u32
 
 __all__ = ["bind_parameters", "instance_name", "instantiate"]
 
+_TABLES = (lower_calls, lower_flow, lower_ops)  # they fill the tables of handlers
 _EDGE_KINDS = {"Input": "in", "Output": "out", "InOut": "inout"}
 _POINTER_LAYOUTS = frozenset(LAYOUTS.values()) - {"span", "short_span"}
 

@@ -1,0 +1,265 @@
+"""Operators of the vertex language: promotion, folding, short circuits."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from poplar_py.codelets import build
+from poplar_py.codelets.codelet_ir import BOOL, TRAPPING, Expr, Stmt, Ty, walk_expr
+from poplar_py.codelets.language_names import (
+    TYPE_NAMES,
+)
+from poplar_py.codelets.lower_expr import (
+    HANDLERS,
+    as_operand,
+    condition,
+    lower_expr,
+    lower_operands,
+    rvalue,
+)
+from poplar_py.codelets.lowering import (
+    Lowering,
+    Value,
+    compile_time,
+)
+from poplar_py.types import DType, bool_
+
+__all__ = ["BINARY_OPERATORS", "arithmetic", "logical"]
+
+BINARY_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+}
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Is: "eq",
+    ast.IsNot: "ne",
+}
+_operator: Any = operator
+_PYTHON: dict[str, Callable[[Any, Any], Any]] = {
+    "add": _operator.add,
+    "sub": _operator.sub,
+    "mul": _operator.mul,
+    "div": _operator.truediv,
+    "floordiv": _operator.floordiv,
+    "mod": _operator.mod,
+    "pow": _operator.pow,
+    "and": _operator.and_,
+    "or": _operator.or_,
+    "xor": _operator.xor,
+    "shl": _operator.lshift,
+    "shr": _operator.rshift,
+    "eq": _operator.eq,
+    "ne": _operator.ne,
+    "lt": _operator.lt,
+    "le": _operator.le,
+    "gt": _operator.gt,
+    "ge": _operator.ge,
+}
+
+
+def _binop(low: Lowering, node: ast.BinOp) -> Value:
+    op = BINARY_OPERATORS.get(type(node.op))
+    if op is None:
+        raise low.fail(node, "this operator is not in the vertex language")
+    a, b = lower_operands(low, [node.left, node.right])
+    return arithmetic(low, node, op, a, b)
+
+
+def arithmetic(
+    low: Lowering, node: ast.AST, op: str, a: build.Operand, b: build.Operand
+) -> build.Operand:
+    """One operator; folded when both operands are known ints (or Python numbers)."""
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        return _fold(low, node, op, a, b)
+    x, y = compile_time(a), compile_time(b)
+    if isinstance(x, int) and isinstance(y, int) and op != "div":
+        return _fold_typed(low, node, op, a, b, x, y)
+    if op == "pow":
+        return _power(a, b)
+    return build.binary(op, a, b)
+
+
+def _fold(low: Lowering, node: ast.AST, op: str, a: Any, b: Any) -> int | float | bool:
+    if op in ("shl", "pow") and isinstance(b, int) and abs(b) > 4096:
+        raise low.fail(node, "the compile-time value is too large")
+    try:
+        value: int | float | bool = _PYTHON[op](a, b)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise low.fail(node, f"compile-time arithmetic: {error}") from None
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise low.fail(node, "the compile-time integer does not fit in 64 bits")
+    return value
+
+
+def _fold_typed(
+    low: Lowering, node: ast.AST, op: str, a: build.Operand, b: build.Operand, x: int, y: int
+) -> build.Operand:
+    left, right = build.promote(a, b) if op not in ("shl", "shr") else (a, a)
+    assert isinstance(left, Expr) or isinstance(right, Expr)
+    typed = left if isinstance(left, Expr) else right
+    assert isinstance(typed, Expr)
+    if typed.ty.dtype is bool_ or typed.ty.dtype.is_float:
+        return build.binary(op, a, b)
+    if op in ("shl", "shr"):
+        y &= typed.ty.dtype.bits - 1
+    value = _fold(low, node, op, x, y)
+    return build.cast(build.const(value, Ty(_WIDE_INT)), typed.ty)
+
+
+_WIDE_INT = TYPE_NAMES["i64"]
+
+
+def _power(a: build.Operand, b: build.Operand) -> Expr:
+    """x ** n; small known int exponents are multiplications, rounded one by one."""
+    n = compile_time(b)
+    if isinstance(a, Expr) and isinstance(n, int) and 0 < n <= 4:
+        square = a if n == 1 else build.binary("mul", a, a)
+        if n == 3:
+            return build.binary("mul", square, a)
+        return build.binary("mul", square, square) if n == 4 else square
+    return build.binary("pow", a, b)
+
+
+def _unaryop(low: Lowering, node: ast.UnaryOp) -> Value:
+    value = rvalue(low, node.operand)
+    if isinstance(node.op, ast.UAdd):
+        return value
+    known = compile_time(value)
+    if isinstance(node.op, ast.Not):
+        if known is not None:
+            return not known
+        return build.unary("not", value)
+    if isinstance(node.op, ast.Invert):
+        if isinstance(value, Expr) and value.ty.dtype is bool_:
+            return build.unary("not", value)
+        return build.unary("inv", value) if isinstance(value, Expr) else ~int(value)
+    if not isinstance(value, Expr):
+        return -value
+    if isinstance(known, int) and value.ty.dtype.is_integer:
+        return arithmetic(low, node, "sub", build.const(0, value.ty), value)
+    return build.unary("neg", value)
+
+
+def _compare(low: Lowering, node: ast.Compare) -> Value:
+    values = [lower_expr(low, n) for n in (node.left, *node.comparators)]
+    result: build.Operand | None = None
+    nodes = (node.left, *node.comparators)
+    for k, op_node in enumerate(node.ops):
+        op = _COMPARE.get(type(op_node))
+        if op is None:
+            raise low.fail(node, "this comparison is not in the vertex language")
+        term = _compare_two(low, node, op, (nodes[k], values[k]), (nodes[k + 1], values[k + 1]))
+        result = term if result is None else logical(low, node, "and", [result, term])
+    assert result is not None
+    return result
+
+
+def _compare_two(
+    low: Lowering,
+    node: ast.AST,
+    op: str,
+    left: tuple[ast.expr, Value],
+    right: tuple[ast.expr, Value],
+) -> build.Operand:
+    types = (DType, Ty, str, type(None), tuple)
+    if isinstance(left[1], types) or isinstance(right[1], types):
+        if op not in ("eq", "ne"):
+            raise low.fail(node, "types have no order")
+        return bool(_PYTHON[op](_plain(left[1]), _plain(right[1])))
+    a, b = as_operand(low, left[0], left[1]), as_operand(low, right[0], right[1])
+    x, y = compile_time(a), compile_time(b)
+    if x is not None and y is not None:
+        return bool(_PYTHON[op](x, y))
+    return build.compare(op, a, b)
+
+
+def _plain(value: Value) -> Value:
+    return value.dtype if isinstance(value, Ty) and value.lanes == 1 else value
+
+
+def _boolop(low: Lowering, node: ast.BoolOp) -> Value:
+    op = "and" if isinstance(node.op, ast.And) else "or"
+    result: Value = op == "and"
+    for item in node.values:
+        known = compile_time(result)
+        if known is not None and bool(known) == (op == "or"):
+            return bool(known)
+        if known is not None:
+            result = _truth(low, item)
+            continue
+        assert isinstance(result, Expr)
+        saved, low.out = low.out, []
+        term = _truth(low, item)
+        inner, low.out = low.out, saved
+        if not inner:
+            result = logical(low, node, op, [result, term])
+            continue
+        name = low.fresh("b")
+        local = Expr("local", BOOL, (), (name,))
+        low.emit(Stmt("assign", (result,), (name,)))
+        inner.append(Stmt("assign", (build.as_expr(term),), (name,), line=low.line))
+        test = local if op == "and" else build.logical_not(local)
+        low.emit(Stmt("if", (test,), (), inner))
+        result = local
+    return result
+
+
+def _truth(low: Lowering, node: ast.expr) -> build.Operand:
+    value = rvalue(low, node)
+    known = compile_time(value)
+    return bool(known) if known is not None else build.to_bool(value)
+
+
+def logical(low: Lowering, node: ast.AST, op: str, terms: Sequence[build.Operand]) -> build.Operand:
+    """and/or of truth values; the second scalar is only evaluated if needed when it may trap."""
+    a, b = terms
+    for x, y in ((a, b), (b, a)):
+        if not isinstance(x, Expr):
+            neutral = bool(x) == (op == "and")
+            return y if neutral else bool(x)
+    assert isinstance(a, Expr)
+    assert isinstance(b, Expr)
+    if a.ty.lanes == 1 and b.ty.lanes == 1 and any(e.op in TRAPPING for e in walk_expr(b)):
+        return Expr("andalso" if op == "and" else "orelse", BOOL, (a, b))
+    return build.binary(op, a, b)
+
+
+def _ifexp(low: Lowering, node: ast.IfExp) -> Value:
+    cond = condition(low, node.test)
+    if isinstance(cond, bool):
+        return lower_expr(low, node.body if cond else node.orelse)
+    a, b = lower_operands(low, [node.body, node.orelse])
+    x, y = build.promote(a, b)
+    if any(e.op in TRAPPING for e in (*walk_expr(x), *walk_expr(y))):
+        return Expr("choose", x.ty, (cond, x, y))
+    return build.select(cond, x, y)
+
+
+HANDLERS.update(
+    {
+        ast.BinOp: _binop,
+        ast.UnaryOp: _unaryop,
+        ast.Compare: _compare,
+        ast.BoolOp: _boolop,
+        ast.IfExp: _ifexp,
+    }
+)
