@@ -8,6 +8,7 @@ from poplar_py.poplin.epilogue import Epilogue, supports_epilogue
 from poplar_py.poplin.matmul import create_mat_mul_input, mat_mul
 from poplar_py.poplin.params import ConvParams
 from poplar_py.poplin.place import TileRange
+from poplar_py.poplin.plan import plan_report, plans
 
 __all__ = [
     "ConvParams",
@@ -18,6 +19,8 @@ __all__ = [
     "create_mat_mul_input",
     "cycles",
     "mat_mul",
+    "plan_report",
+    "plans",
     "supports_epilogue",
     "transpose_params",
 ]

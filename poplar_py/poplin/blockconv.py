@@ -24,7 +24,7 @@ from poplar_py.poplin.lanes import (
 )
 from poplar_py.poplin.params import ConvParams
 from poplar_py.poplin.place import TileRange, block_mapping, dilate_view, pad_view, spread
-from poplar_py.poplin.plan import Plan, Problem, make_plan, piece_widths
+from poplar_py.poplin.plan import Plan, Problem, piece_widths, plan_for
 from poplar_py.poplin.weights import (
     Reduced,
     at_lanes,
@@ -149,7 +149,7 @@ def block_conv(
     if segments is not None and isinstance(w, np.ndarray):
         taps = at_lanes(w, segments[1])
         job = replace(job, shape=replace(shape, c=len(segments[1])), source=segments[0])
-    plan = make_plan(_problem(job))
+    plan = plan_for(graph, name, _problem(job))
     blocks = Blocks(graph, plan, shape.n, job.dtype, prog, name, tiles)
     groups = blocks.groups()
     found = _input_tables(job, x, groups)

@@ -10,11 +10,24 @@ host.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-__all__ = ["Plan", "Problem", "make_plan", "piece_widths"]
+if TYPE_CHECKING:
+    from poplar_py.poplar import Graph
+
+__all__ = [
+    "Plan",
+    "Problem",
+    "make_plan",
+    "piece_widths",
+    "plan_for",
+    "plan_report",
+    "plans",
+]
 
 EXCHANGE_BYTES = 4
 """Bytes a tile receives per cycle (poplar_poplibs 5.2)."""
@@ -254,6 +267,31 @@ def _score(p: Problem, px: int, nb: int, splits: int) -> tuple[float, Plan]:
     if held > PIECE_LIMIT and not p.depthwise:
         cost *= (held / PIECE_LIMIT) ** 2
     return cost, plan
+
+
+_plans: weakref.WeakKeyDictionary[Graph, dict[str, Plan]] = weakref.WeakKeyDictionary()
+
+
+def plan_for(graph: Graph, name: str, problem: Problem) -> Plan:
+    """The best plan, remembered under a name for `plans` and `plan_report`."""
+    plan = make_plan(problem)
+    kept = _plans.setdefault(graph, {})
+    label, number = name, 1
+    while label in kept:
+        number += 1
+        label = f"{name} ({number})"
+    kept[label] = plan
+    return plan
+
+
+def plans(graph: Graph) -> dict[str, Plan]:
+    """The plans of the block products of a graph by name, in the order they were added."""
+    return dict(_plans.get(graph, {}))
+
+
+def plan_report(graph: Graph) -> str:
+    """One line a product: its name and `Plan.report`."""
+    return "\n".join(f"{name}: {plan.report()}" for name, plan in plans(graph).items())
 
 
 @lru_cache(maxsize=4096)

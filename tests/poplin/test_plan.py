@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poplar_py import poplin
+from poplar_py.poplar import Graph, program
 from poplar_py.poplin.epilogue import fold_bias, inline_form, supports_epilogue
 from poplar_py.poplin.plan import MAX_SUMS, Problem, make_plan, piece_widths
+from poplar_py.types import f32
+from tests.poplin.cases import target
 
 
 def problem(tiles: int = 1472, **sizes: int) -> Problem:
@@ -126,3 +131,13 @@ def test_bias_folds_only_when_it_vanishes() -> None:
     assert fold_bias("add(add($1,$0),$2)", 1) == "add($0,$1)"
     assert fold_bias("relu(add($0,$1))", 1) == "relu($0)"
     assert fold_bias("mul(add($0,$1),$1)", 1) is None
+
+
+def test_a_graph_reports_its_plans() -> None:
+    graph, prog = Graph(target(64)), program.Sequence()
+    x = graph.add_variable(f32, (64, 64), "x", mapping="linear")
+    w = np.ones((64, 32), np.float32)
+    for _ in range(2):
+        poplin.mat_mul(graph, x, w, prog, "dense")
+    assert list(poplin.plans(graph)) == ["dense", "dense (2)"]
+    assert poplin.plan_report(graph).startswith("dense: block: outputs / ")
