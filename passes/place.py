@@ -11,9 +11,10 @@ After:
     %y: f32[8,10] = nn.matmul(%h, %w2) {ipu=1}
 
 The ops stay in order and are cut into one run of neighbours per IPU, so a value crosses to a later
-IPU only; an element-wise op stays with the op in front that it reads. The cut minimises the largest stage under the memory cap: an exact chain partition for
-the cost model below, by bisection on the bottleneck with a greedy test. Ops that `on ipu N` placed
-keep their place; then nothing is balanced, and an op without a place follows its operands.
+IPU only; an element-wise op stays with the op in front that it reads. The cut minimises the largest
+stage under the memory cap: an exact chain partition for the cost model below, by bisection on the
+bottleneck with a greedy test. Ops that `on ipu N` placed keep their place; then nothing is
+balanced, and an op without a place follows its operands.
 
 On one IPU nothing is annotated.
 """

@@ -64,6 +64,7 @@ def pipeline_entries() -> list[Entry]:
 def op_tables() -> dict[str, set[str]]:
     """The tables that give ops a meaning: table name to the names of the ops it covers."""
     import_module("poplar_py.ops")
+    import_module("poplar_py.codelets.meaning")  # enters the meaning of math.map
     from poplar_py.eval import EVAL
     from poplar_py.passes.lower import LOWER
 
