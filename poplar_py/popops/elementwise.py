@@ -22,7 +22,7 @@ from poplar_py.codelets import expr as expressions
 from poplar_py.poplar import program
 from poplar_py.poplar.arrays import ragged, unique_sorted
 from poplar_py.poplar.edges import Edges
-from poplar_py.poplar.mapping import Mapping
+from poplar_py.poplar.mapping import Mapping, linear
 from poplar_py.poplar.views import Cat
 from poplar_py.popops.padded import blocked_operands
 from poplar_py.poputil.blocked import add_blocked
@@ -146,10 +146,26 @@ def _map_parts(
     if made is None and ref is not None:
         made = clone_layout(graph, ref[0], dtype, name)
     if made is None:
-        made = fresh(graph, dtype, shape, name), plain_order(shape)
+        made = _row_major(graph, tensors, dtype, shape, name), plain_order(shape)
     out, order = made
     add_vertices(graph, expr, tensors, out, order, cs, name)
     return out
+
+
+def _row_major(
+    graph: Graph, tensors: Sequence[Tensor], dtype: DType, shape: tuple[int, ...], name: str
+) -> Tensor:
+    """A new output spread linearly, in whole rows of the broadcast pattern where that is even."""
+    order = plain_order(shape)
+    masks = [broadcast_mask(order.apply(broadcast_to(t, shape))) for t in tensors]
+    block = _pattern(order.sizes, masks)
+    size = prod(shape)
+    share = -(-size // graph.num_tiles)
+    chunk = -(-share // block.cols) * block.cols
+    if block.rows == 1 or chunk > 2 * share or chunk * dtype.size < 128:
+        return fresh(graph, dtype, shape, name)
+    mapping = linear(size, graph.num_tiles, grain=block.cols, least=chunk)
+    return graph.add_variable(dtype, shape, name, mapping=mapping)
 
 
 def _joined_output(
