@@ -95,18 +95,22 @@ def tile_cycles(cs: ComputeSet, cost: list[Ints], model: CycleModel) -> Ints:
 @dataclass(frozen=True)
 class PhaseCycles:
     """One exchange phase: its cycles, the sync before it, and the least it could take (the busiest
-    port), in cycles."""
+    port), in cycles. Parts of its cycles: the busiest tile's bytes, links between IPUs, copies
+    within tiles; the rest is fragments and waiting of ports for each other."""
 
     cycles: int
     sync: int
     bound: int
+    data: int = 0
+    links: int = 0
+    local: int = 0
 
 
 def exchange_cycles(model: CycleModel, t: Traffic, messages: Messages) -> PhaseCycles:
     """What a phase costs: the makespan of its schedule, on-tile copies, links between IPUs."""
     local = int(model.copy_cycles(t.local).max(initial=0))
     if not t.received.any():
-        return PhaseCycles(local, 0, local)
+        return PhaseCycles(local, 0, local, local=local)
     extra = np.maximum(t.fragments - 1, 0)
     cost = model.exchange(t.received, t.sent, fragments=extra, traffic=t.between)
     span = bound = cost.data + cost.fragments
@@ -115,7 +119,8 @@ def exchange_cycles(model: CycleModel, t: Traffic, messages: Messages) -> PhaseC
         each = -(-messages.nbytes // rate) + int(model.target.chip.fragment_cycles.value)
         found = schedule(messages, each, model.target.num_tiles)
         span, bound = found.makespan, found.bound
-    return PhaseCycles(span + cost.links + local, cost.sync, bound + cost.links + local)
+    rest = cost.links + local
+    return PhaseCycles(span + rest, cost.sync, bound + rest, cost.data, cost.links, local)
 
 
 def compute_step(
@@ -131,6 +136,7 @@ def compute_step(
     sync = before.sync + after.sync + model.sync_cycles(1)
     slowest = int(compute.max()) if len(compute) else 0
     busy = int((compute > 0).sum())
+    worked = sum(int(c.sum()) for c in cost)
     ipus = compute.reshape(target.num_ipus, -1).max(axis=1)
     return StepInfo(
         cs.name,
@@ -147,6 +153,11 @@ def compute_step(
         vertices=sum(g.n for g in cs.groups),
         bytes_exchanged=int(plan.before.received.sum() + plan.after.received.sum()),
         bytes_between=int(plan.before.between.sum() + plan.after.between.sum()),
+        exchange_data=before.data + after.data,
+        exchange_links=before.links + after.links,
+        exchange_local=before.local + after.local,
+        tile_compute=float(compute.sum()) / target.num_tiles,
+        thread_compute=worked / target.num_tiles,
     )
 
 
@@ -170,6 +181,9 @@ def copy_step(target: Target, s: Step, places: Places, src: Tensor, dst: Tensor)
         tiles=int(((t.received > 0) | (t.sent > 0) | (t.local > 0)).sum()),
         bytes_exchanged=int(t.received.sum()),
         bytes_between=int(t.between.sum()),
+        exchange_data=phase.data,
+        exchange_links=phase.links,
+        exchange_local=phase.local,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,10 +130,25 @@ class StepInfo:
     live_bytes: int = 0
     exchange_bound: int = 0
     """Least cycles the exchange could take: what the busiest port moves."""
+    exchange_data: int = 0
+    """Of ``exchange``: the bytes of the busiest tile at the exchange rate."""
+    exchange_links: int = 0
+    """Of ``exchange``: the busiest link between IPUs, with its hops."""
+    exchange_local: int = 0
+    """Of ``exchange``: copies within tiles."""
+    tile_compute: float = 0.0
+    """Compute cycles, the mean over all tiles: from the first to the last vertex of a tile."""
+    thread_compute: float = 0.0
+    """The same without cycles in which worker threads have no vertex."""
 
     @property
     def total(self) -> int:
         return self.compute + self.exchange + self.sync + self.host
+
+    @property
+    def exchange_fragments(self) -> int:
+        """Of ``exchange``: scattered messages, and waiting of ports for each other."""
+        return self.exchange - self.exchange_data - self.exchange_links - self.exchange_local
 
 
 @dataclass
@@ -184,3 +200,29 @@ class Executable:
     def table_bytes(self) -> int:
         """Bytes of all vertex and copy tables."""
         return sum(t.words.nbytes for t in self.tables)
+
+    def save(self, path: str | Path) -> None:
+        """Write a `.pexe` file; it appears whole or not at all. Raises FileError."""
+        from poplar_py.executable.pexe import save_executable
+
+        save_executable(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Executable:
+        """Read a `.pexe` file. Raises FileError when it is damaged."""
+        from poplar_py.executable.pexe import load_executable
+
+        return load_executable(path)
+
+    def serialize(self, out: BinaryIO) -> None:
+        """Write the bytes of a `.pexe` file to an open binary file."""
+        from poplar_py.executable.pexe import write_executable
+
+        write_executable(self, out)
+
+    @staticmethod
+    def deserialize(source: BinaryIO) -> Executable:
+        """Read what `serialize` wrote, from an open binary file. Raises FileError."""
+        from poplar_py.executable.pexe import read_executable
+
+        return read_executable(source)

@@ -45,7 +45,9 @@ class Layout:
 
 
 def span(offset: int, nbytes: int) -> Span:
-    """One piece."""
+    """One piece, or none where there are no bytes."""
+    if nbytes == 0:
+        return np.zeros(0, I8), np.zeros(0, I8)
     return np.array([offset], I8), np.array([nbytes], I8)
 
 

@@ -61,6 +61,11 @@ _STEP = (
     "bytes_between",
     "live_bytes",
     "exchange_bound",
+    "exchange_data",
+    "exchange_links",
+    "exchange_local",
+    "tile_compute",
+    "thread_compute",
 )
 Arrays = dict[str, NDArray[Any]]
 

@@ -8,6 +8,8 @@ import mmap
 import numpy as np
 from numpy.typing import NDArray
 
+from poplar_py.diagnostics import OutOfTileMemory
+
 PAGE = 4096
 SLACK = 4096
 """Readable bytes after the last replica: vector loads may run over the end of the last tile."""
@@ -21,7 +23,14 @@ class Arena:
         self.stride = -(-max(bytes_per_replica, 1) // PAGE) * PAGE + PAGE
         self.replicas = replicas
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-        self._map = mmap.mmap(-1, self.stride * replicas + SLACK, flags=flags)
+        total = self.stride * replicas + SLACK
+        try:
+            self._map = mmap.mmap(-1, total, flags=flags)
+        except (OSError, OverflowError, ValueError) as error:
+            raise OutOfTileMemory(
+                f"the host cannot map {total:,} bytes of tile memory: {error}",
+                remedy="use fewer replicas or IPUs",
+            ) from None
         self._map.madvise(_NO_HUGE_PAGES)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         self.base = int(self.bytes.ctypes.data)

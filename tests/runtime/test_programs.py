@@ -482,3 +482,41 @@ def test_copies_straight_from_a_stream() -> None:
             assert np.array_equal(got, want)
     copies = [int((exe.code[:, 0] == Op.CALL).sum()), int((exe.code[:, 7] == 1).sum())]
     assert copies[1] == 1  # one copy is made by the default mode only
+
+
+def test_nothing_is_fine() -> None:
+    """Tensors without elements, compute sets without vertices, edges without elements."""
+    g = new_graph()
+    none = g.add_variable(f32, (0, 4), "none", mapping="linear")
+    other = g.add_variable(f32, (0, 4), "other", mapping="linear")
+    x = g.add_variable(f32, (8,), "x", mapping="linear")
+    stream = g.add_host_to_device_fifo("in", f32, 0)
+    out = g.add_device_to_host_fifo("out", f32, 0)
+    empty = g.add_compute_set("empty")
+    cs = g.add_compute_set("cs")
+    g.add_vertices(cs, "Scale", [1, 6], {"x": Edges.flat(x, [0, 3], [0, 3])}, {"by": 2.0})
+    rows = Edges.nested([0, 0], Edges.flat(x, [], []))
+    g.add_vertices(cs, "SumRows", [5], {"rows": rows, "out": Edges.flat(x, [4], [8])})
+    g.create_host_write("x", x)
+    g.create_host_read("x_out", x)
+    g.create_host_read("none", none)
+    prog = Sequence(
+        Copy(stream, none), Copy(none, other), Execute(empty), Execute(cs), Copy(other, out),
+        Repeat(3, Sequence()), Repeat(0, Execute(cs)), If(x[0].reinterpret(i32), Sequence()),
+    )  # fmt: skip
+    for faithful in (False, True):
+        with engine_of(g, prog, Sequence(), mode=(2, faithful)) as e:
+            e.write("x", np.arange(8, dtype=np.float32))
+            e.run(0)
+            e.run(1)
+            assert e.read("x_out").tolist() == [0, 1, 2, 3, 0, 0, 0, 0]
+            assert e.read("none").size == 0
+
+
+def test_more_memory_than_the_host_can_map() -> None:
+    g = new_graph()
+    buffer = g.add_remote_buffer("huge", f32, 1 << 40, 1 << 10)
+    x = g.add_variable(f32, (4,), "x", mapping=0)
+    with pytest.raises(OutOfTileMemory, match="host cannot map"):
+        engine_of(g, scale_set(g, x, 2.0))
+    assert buffer.repeats == 1 << 10
