@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from poplar_py.codegen import emit_ops
 from poplar_py.codegen.emit_core import (
     Emitter,
     Target,
@@ -71,6 +72,7 @@ out:
 }
 """  # noqa: E501
 
+_TABLES = (emit_ops,)  # fills the table of handlers
 _METADATA = """!0 = !{}
 !1 = !{!"branch_weights", i32 1, i32 100000}
 !2 = !{!"branch_weights", i32 100000, i32 1}

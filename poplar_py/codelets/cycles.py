@@ -13,7 +13,7 @@ depends on data is taken as follows: the dearer branch of an `if`, `NOMINAL_TRIP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from poplar_py.codelets.codelet_ir import (
     walk_expr,
     walk_stmts,
 )
+from poplar_py.codelets.cycle_sizes import SizeEnv, select_values
 from poplar_py.codelets.depth import deep
 from poplar_py.types import DType, bf16, bool_, f16, f32
 
@@ -156,10 +157,10 @@ class IssueModel:
         shape = np.broadcast_shapes(*(np.shape(v) for v in (*sizes.values(), *state.values())))
         count = shape or (1,)
         if not self.multi:
-            cycles = self._run(self.program, _Env(sizes, state, {}, self.rows)) + self.overhead
+            cycles = self._run(self.program, SizeEnv(sizes, state, {}, self.rows)) + self.overhead
             return _whole(np.broadcast_to(cycles, count))
         per_worker = [
-            self._run(self.program, _Env(sizes, state, {self.worker: np.float64(w)}, self.rows))
+            self._run(self.program, SizeEnv(sizes, state, {self.worker: np.float64(w)}, self.rows))
             for w in range(WORKERS)
         ]
         worst = np.maximum.reduce(np.broadcast_arrays(*per_worker)) + self.overhead
@@ -323,7 +324,7 @@ class IssueModel:
 
     # -- running it over sizes
 
-    def _run(self, nodes: list[Node], env: _Env) -> Any:
+    def _run(self, nodes: list[Node], env: SizeEnv) -> Any:
         total: Any = np.float64(0.0)
         for node in nodes:
             if node.kind == "fixed":
@@ -334,7 +335,7 @@ class IssueModel:
                 total = total + self._run_nested(node, env)
         return total
 
-    def _run_nested(self, node: Node, env: _Env) -> Any:
+    def _run_nested(self, node: Node, env: SizeEnv) -> Any:
         if node.kind == "if":
             return self._run_if(node, env)
         if node.kind == "block":
@@ -352,7 +353,7 @@ class IssueModel:
             node.cycles + self._run(node.body, env)
         )
 
-    def _run_if(self, node: Node, env: _Env) -> Any:
+    def _run_if(self, node: Node, env: SizeEnv) -> Any:
         cond = env.value(node.exprs[0])
         before = dict(env.locals)
         yes = self._run(node.body, env)
@@ -365,7 +366,7 @@ class IssueModel:
                 env.locals[name] = np.where(cond != 0, value, other) if both else None
         if cond is None:
             return node.cycles + np.maximum(yes, no)
-        return node.cycles + _select(cond, yes, no)
+        return node.cycles + select_values(cond, yes, no)
 
 
 def _narrow_form(e: Expr) -> Expr | None:
@@ -429,109 +430,3 @@ def _local_names(e: Expr) -> Iterator[str]:
     for node in walk_expr(e):
         if node.op == "local" and not node.ty.ref:
             yield str(node.attr[0])
-
-
-@dataclass(slots=True)
-class _Env:
-    """Values of locals as arrays over the vertices; None where they depend on data."""
-
-    sizes: Sizes
-    state: Sizes
-    locals: dict[str, Any]
-    rows: dict[str, str]
-
-    def value(self, e: Expr) -> Any:
-        match e.op:
-            case "const":
-                return np.float64(e.attr[0])
-            case "local":
-                return self.locals.get(str(e.attr[0]))
-            case "state":
-                found = self.state.get(str(e.attr[0]))
-                return None if found is None else np.asarray(found, np.float64)
-            case "nrows":
-                return self._size(str(e.attr[0]))
-            case "len":
-                return self._length(e.args[0])
-            case "cast":
-                return self.value(e.args[0])
-            case _:
-                args = [self.value(a) for a in e.args]
-                if any(a is None for a in args) or e.op not in _ARITHMETIC:
-                    return None
-                return _ARITHMETIC[e.op](*args)
-
-    def _size(self, name: str) -> Any:
-        found = self.sizes.get(name)
-        return None if found is None else np.asarray(found, np.float64)
-
-    def _length(self, ref: Expr) -> Any:
-        """Of a row: the mean over the rows, which is exact for costs linear in the length."""
-        if ref.op == "field":
-            return self._size(str(ref.attr[0]))
-        name = str(ref.attr[0])
-        while name in self.rows:
-            name = self.rows[name]
-        total, rows = self._size(f"{name}[]"), self._size(name)
-        if total is None or rows is None:
-            return None
-        return total / np.maximum(rows, 1)
-
-
-Function = Callable[..., Any]
-
-
-def _floor_divide(a: Any, b: Any) -> Any:
-    return np.floor(a / np.where(b == 0, 1, b))
-
-
-def _modulo(a: Any, b: Any) -> Any:
-    return a - b * _floor_divide(a, b)
-
-
-def _bits(op: Function) -> Function:
-    def function(a: Any, b: Any) -> Any:
-        return op(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.float64)
-
-    return function
-
-
-def _truth(op: Function) -> Function:
-    def function(*args: Any) -> Any:
-        return np.asarray(op(*args), np.float64)
-
-    return function
-
-
-def _select(c: Any, a: Any, b: Any) -> Any:
-    chosen: Array = np.where(np.asarray(c, np.bool_), np.asarray(a), np.asarray(b))
-    return chosen
-
-
-_ARITHMETIC: dict[str, Function] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floordiv": _floor_divide,
-    "quot": _floor_divide,
-    "mod": _modulo,
-    "rem": _modulo,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": _bits(np.bitwise_and),
-    "or": _bits(np.bitwise_or),
-    "shl": _bits(np.left_shift),
-    "shr": _bits(np.right_shift),
-    "neg": np.negative,
-    "not": _truth(np.logical_not),
-    "eq": _truth(np.equal),
-    "ne": _truth(np.not_equal),
-    "lt": _truth(np.less),
-    "le": _truth(np.less_equal),
-    "gt": _truth(np.greater),
-    "ge": _truth(np.greater_equal),
-    "select": _select,
-    "andalso": _truth(np.logical_and),
-    "orelse": _truth(np.logical_or),
-    "choose": _select,
-}
