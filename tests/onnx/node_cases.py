@@ -75,7 +75,7 @@ def all_cases() -> tuple[Case, ...]:
     )
 
 
-def _array(item: Any) -> Any:
+def as_array(item: Any) -> Any:
     """Data of a case as arrays: some come as TensorProto."""
     if isinstance(item, onnx.TensorProto):
         return onnx.numpy_helper.to_array(item)
@@ -127,12 +127,12 @@ def run_case(case: Case, executor: Executor) -> bool:
     model = open_onnx(case.model)
     names = [spec.name for spec in model.inputs]
     for inputs, expected in case.data:
-        feeds = dict(zip(names, map(_array, inputs), strict=False))
+        feeds = dict(zip(names, map(as_array, inputs), strict=False))
         made = model.specialise_for(feeds)
         wanted = {v.name for v in made.module.main.inputs}
         outputs = executor(made.module, {k: v for k, v in made.feeds.items() if k in wanted})
         got = pack_outputs(made.module, list(outputs))
-        check(got, [_array(x) for x in expected], case.rtol, case.atol)
+        check(got, [as_array(x) for x in expected], case.rtol, case.atol)
         layout = layout or needs_no_vertex(made.module, made.consts)
     return layout
 
