@@ -118,3 +118,31 @@ def _scaled_product(op: nn.MatMul, factor: float, rw: Rewriter) -> Value | None:
         return rw.add(nn.MatMul, op.a, b)
     a = _scaled(op.a, factor, rw)
     return None if a is None else rw.add(nn.MatMul, a, op.b)
+
+
+@rule(nn.Conv)
+def affine_into_conv(op: nn.Conv, rw: Rewriter) -> Value | None:
+    """conv(x * s, W) = conv(x, W * s), and without padding conv(x + t, W) = conv(x, W) + t sum W.
+
+    s and t are single numbers: the affine blocks behind activations of re-parameterised networks.
+    """
+    inner = op.x.owner
+    weight = constant_of(op.w)
+    if weight is None or not rw.once(op.x) or op.x.dtype.size < 4:
+        return None
+    if not isinstance(inner, (ew.Mul, ew.Add)) or inner.result.type != op.x.type:
+        return None
+    for x, c in ((inner.a, inner.b), (inner.b, inner.a)):
+        number = uniform(c)
+        if number is None or x.type != op.x.type:
+            continue
+        if isinstance(inner, ew.Mul):
+            w = rw.constant(weight * weight.dtype.type(number), op.w.dtype)
+            return rw.add(nn.Conv, x, w, op.bias, **op.attributes())
+        if any(op.pads) or (op.bias is not None and constant_of(op.bias) is None):
+            continue
+        total = float(number) * weight.sum(tuple(range(1, weight.ndim)), dtype=np.float64)
+        if op.bias is not None:
+            total = total + np.asarray(constant_of(op.bias), np.float64)
+        return rw.add(nn.Conv, x, op.w, rw.constant(total, op.x.dtype), **op.attributes())
+    return None

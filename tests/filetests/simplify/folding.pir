@@ -241,3 +241,38 @@ graph @main(%x: f32[3,4], %k: f32[4,3]) -> (y: f32[3,3], z: f32[3,4]) {
   %y: f32[3,3] = math.mul(%0, %c)
   return %y, %z
 }
+
+// ----- an affine map in front of a convolution
+module @m
+graph @main(%x: f32[1,2,4]) -> (y: f32[1,2,4], z: f32[1,2,4]) {
+  %w: f32[2,2,1] = core.constant() {value = f32[2,2,1] dense<1.0, 2.0, 3.0, 4.0>}
+  %v: f32[2,2,3] = core.constant() {value = f32[2,2,3] dense<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12>}
+  %s: f32[1] = core.constant() {value = f32[1] dense<0.5>}
+  %t: f32[1] = core.constant() {value = f32[1] dense<3.0>}
+  %0: f32[1,2,4] = nn.relu(%x)
+  %1: f32[1,2,4] = math.mul(%s, %0)
+  %2: f32[1,2,4] = math.add(%1, %t)
+  %y: f32[1,2,4] = nn.conv(%2, %w, none) {strides = [1], pads = [0, 0], dilations = [1]}
+  %3: f32[1,2,4] = math.exp(%x)
+  %4: f32[1,2,4] = math.mul(%s, %3)
+  %5: f32[1,2,4] = math.add(%4, %t)
+  %z: f32[1,2,4] = nn.conv(%5, %v, none) {strides = [1], pads = [1, 1], dilations = [1]}
+  return %y, %z
+}
+// expect
+module @m
+
+graph @main(%x: f32[1,2,4]) -> (y: f32[1,2,4], z: f32[1,2,4]) {
+  %v: f32[2,2,3] = core.constant() {value = f32[2,2,3] dense<1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0>}
+  %s: f32[1] = core.constant() {value = f32[1] dense<0.5>}
+  %t: f32[1] = core.constant() {value = f32[1] dense<3.0>}
+  %0: f32[1,2,4] = nn.relu(%x)
+  %1: f32[2] = core.constant() {value = f32[2] dense<9.0, 21.0>}
+  %2: f32[2,2,1] = core.constant() {value = f32[2,2,1] dense<0.5, 1.0, 1.5, 2.0>}
+  %y: f32[1,2,4] = nn.conv(%0, %2, %1) {strides = [1], pads = [0, 0], dilations = [1]}
+  %3: f32[1,2,4] = math.exp(%x)
+  %4: f32[1,2,4] = math.mul(%s, %3)
+  %5: f32[1,2,4] = math.add(%4, %t)
+  %z: f32[1,2,4] = nn.conv(%5, %v, none) {strides = [1], pads = [1, 1], dilations = [1]}
+  return %y, %z
+}
