@@ -14,8 +14,11 @@ from poplar_py.executable.emit import Emitter
 from poplar_py.executable.executable import Executable, Initial, Region, Stream
 from poplar_py.executable.groups import GroupBuilder
 from poplar_py.executable.layout import Layout, span
+from poplar_py.passes.context import PassContext
+from poplar_py.passes.map_tiles import MapTiles
 from poplar_py.passes.plan_memory import LINE
 from poplar_py.passes.plan_tiles import TilePlan, plan_tiles
+from poplar_py.passes.steps import edge_fields
 from poplar_py.passes.tile_module import TileModule, align_up
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.poplar.graph import Graph
@@ -41,11 +44,14 @@ class BuildOptions:
 def build_executable(
     graph: Graph, programs: list[Program], options: BuildOptions | None = None
 ) -> Executable:
-    """Compile. Raises OutOfTileMemory, InvalidTileMapping and the other errors of the tile
-    passes."""
+    """Check and compile. Raises what poplar.verify raises (two writers of an element, edges of the
+    wrong type, ...), InvalidTileMapping, OutOfTileMemory."""
     options = options or BuildOptions()
     names = options.names or [str(k) for k in range(len(programs))]
-    return build_from_module(TileModule(graph, list(programs), names), options)
+    module = TileModule(graph, list(programs), names)
+    MapTiles().run(module, PassContext(target=graph.target))
+    module.verify()
+    return build_from_module(module, options)
 
 
 def build_from_module(module: TileModule, options: BuildOptions) -> Executable:
@@ -111,6 +117,7 @@ class _Build:
             arena_bytes=out.arena_end,
             wide=self.wide,
             remote_rows={h: b.repeats for h, b in self.graph.remote_buffers.items()},
+            metadata={"graph": graph_counts(self.graph)},
         )
 
     def region_of(self, kind: str, name: str) -> int:
@@ -143,6 +150,18 @@ class _Build:
                 self.code.barrier()
                 self.code.emit(Op.HALT)
         return writes, reads
+
+
+def graph_counts(graph: Graph) -> dict[str, int]:
+    """How many vertices, edges, variables, elements and compute sets a graph has."""
+    groups = [g for cs in graph.compute_sets for g in cs.groups]
+    return {
+        "vertices": sum(g.n for g in groups),
+        "edges": sum(len(e.eptr) - 1 for g in groups for _, e in edge_fields(g)),
+        "variables": len(graph.variables),
+        "elements": sum(v.size for v in graph.variables),
+        "compute_sets": len(graph.compute_sets),
+    }
 
 
 def _regions(graph: Graph) -> list[Region]:

@@ -15,7 +15,7 @@ import json
 import zipfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ from poplar_py.poplar.arrays import I8, Ints, offsets_of
 from poplar_py.poplar.program import PrintTensorFmt
 from poplar_py.types import DTYPES
 
-FORMAT = 1
+FORMAT = 2
 MAX_MANIFEST = 1 << 28
 _PLAN = ("at", "data", "bound", "always", "code", "state", "base", "live_bytes")
 _STEP = (
@@ -67,14 +67,21 @@ _STEP = (
     "tile_compute",
     "thread_compute",
 )
+_FRACTIONS = ("balance", "tile_compute", "thread_compute")
 Arrays = dict[str, NDArray[Any]]
 
 
 def save_executable(exe: Executable, path: str | Path) -> None:
     """Write a `.pexe`; the file appears whole or not at all. Raises FileError."""
+    with atomic_path(path) as part, part.open("wb") as f:
+        write_executable(exe, f)
+
+
+def write_executable(exe: Executable, out: BinaryIO) -> None:
+    """Write the bytes of a `.pexe` to an open binary file."""
     arrays: Arrays = {}
     manifest = _manifest(exe, arrays)
-    with atomic_path(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as z:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as z:
         z.writestr("manifest.json", json.dumps(manifest))
         for k, codelet in enumerate(exe.codelets):
             z.writestr(f"codelets/{k}.txt", print_codelet(codelet.ir))
@@ -87,9 +94,18 @@ def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
     """Read a `.pexe` and check it. Raises FileError for anything that is not right; every address
     lies inside the arena afterwards. Codelets are compiled with bounds checks, except that of a
     ``trusted`` file (of the user's own cache) those equal to built-ins are built-ins again."""
-    loc = Location(str(path), 0, 0)
+    return _checked(path, str(path), trusted)
+
+
+def read_executable(source: BinaryIO) -> Executable:
+    """As `load_executable`, from an open binary file that can seek."""
+    return _checked(source, str(getattr(source, "name", "<stream>")), trusted=False)
+
+
+def _checked(source: str | Path | BinaryIO, path: str, trusted: bool) -> Executable:
+    loc = Location(path, 0, 0)
     try:
-        with zipfile.ZipFile(path) as z:
+        with zipfile.ZipFile(source) as z:
             exe = _Reader(z, loc, trusted).executable()
         check_executable(exe)
     except FileError as error:
@@ -333,13 +349,10 @@ class _Reader:
         out: list[StepInfo] = []
         for k, row in enumerate(_rows(self.m["steps"], len(_STEP) + 1)):
             values = dict(zip(_STEP, row[:-1], strict=True))
-            name, kind, balance = (
-                str(values.pop("name")),
-                str(values.pop("kind")),
-                values.pop("balance"),
-            )
+            name, kind = str(values.pop("name")), str(values.pop("kind"))
+            fractions = {key: float(values.pop(key)) for key in _FRACTIONS}
             numbers = {key: _int(v, negative=True) for key, v in values.items()}
-            s = StepInfo(name, kind, self.place(row[-1]), balance=float(balance), **numbers)  # type: ignore[arg-type]
+            s = StepInfo(name, kind, self.place(row[-1]), **fractions, **numbers)  # type: ignore[arg-type]
             if len(compute[k]) != ipus or len(exchange[k]) != ipus:
                 raise ValueError("figures of another number of IPUs")
             s.ipu_compute, s.ipu_exchange = compute[k], exchange[k]

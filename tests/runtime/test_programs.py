@@ -25,6 +25,7 @@ from poplar_py.diagnostics import (
 from poplar_py.executable.build import build_executable
 from poplar_py.executable.pexe import load_executable, save_executable
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.errors import WriteConflict
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.program import (
     Abort,
@@ -520,3 +521,12 @@ def test_more_memory_than_the_host_can_map() -> None:
     with pytest.raises(OutOfTileMemory, match="host cannot map"):
         engine_of(g, scale_set(g, x, 2.0))
     assert buffer.repeats == 1 << 10
+
+
+def test_two_writers_are_refused() -> None:
+    g = new_graph()
+    x = g.add_variable(f32, (8,), "x", mapping="linear")
+    cs = g.add_compute_set("cs")
+    g.add_vertices(cs, "Scale", [0, 1], {"x": Edges.flat(x, [0, 3], [4, 8])}, {"by": 2.0})
+    with pytest.raises(WriteConflict):
+        build_executable(g, [Execute(cs)])
