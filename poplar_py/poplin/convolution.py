@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,7 +129,12 @@ def conv_transpose(
     Size of result dim i: strides (in - 1) + dilated kernel - pads + output_padding (a negative
     upper pad extends it too).
     """
-    plain = transpose_params(w.shape[2:], params, output_padding or (0,) * params.rank)
+    extend = tuple(output_padding or (0,) * params.rank)
+    if _tiles_without_overlap(w.shape[2:], params, extend):
+        return _scattered_points(
+            graph, x, w, bias, params.strides, prog, name, epilogue, out_dtype, tiles
+        )
+    plain = transpose_params(w.shape[2:], params, extend)
     groups = params.groups
     flipped = _flip_array(w, groups) if isinstance(w, np.ndarray) else _flip_tensor(w, groups)
     return convolution(
@@ -143,6 +149,64 @@ def conv_transpose(
         out_dtype=out_dtype,
         tiles=tiles,
     )
+
+
+def _tiles_without_overlap(kernel: Items[int], params: ConvParams, extend: Items[int]) -> bool:
+    """Whether every input pixel makes a patch of its own of the result."""
+    pads = (*params.pads_lower, *params.pads_upper)
+    plain = params.groups == 1 and params.dilations == params.input_dilations == (1,) * params.rank
+    return plain and tuple(kernel) == params.strides and not any((*pads, *extend))
+
+
+def _scattered_points(
+    graph: Graph,
+    x: Tensor,
+    w: Operand,
+    bias: Operand | None,
+    steps: Items[int],
+    prog: Sequence,
+    name: str,
+    epilogue: Epilogue | None,
+    out_dtype: DType | None,
+    tiles: TileRange | tuple[int, int] | None,
+) -> Tensor:
+    """A transposed convolution whose patches do not overlap: one output channel for each place of a
+    patch, and the result is a view of them."""
+    rank, taps = len(steps), prod(steps)
+    n, channels, *spatial = x.shape
+    outputs = w.shape[1]
+    order = (*range(2, rank + 2), 1, 0)  # [C, O, *k] to [*k, O, C]
+    moved = w.transpose(order) if isinstance(w, np.ndarray) else w.dim_shuffle(order)
+    points = moved.reshape((taps * outputs, channels, *(1,) * rank))
+    if isinstance(bias, np.ndarray):
+        bias = np.tile(bias, taps)
+    elif bias is not None:
+        bias = bias.reshape((1, outputs)).broadcast(taps, 0).flatten()
+    places = range(rank)
+    back = [1 + i for i in places], [rank + 1], [rank + 2 + i for i in places]
+    if epilogue is not None:
+        # [N, O, H k, ...] as [N, k, ..., O, H, ...]
+        split = (n, outputs, *(m for i in places for m in (spatial[i], steps[i])))
+        gather = (0, *(3 + 2 * i for i in places), 1, *(2 + 2 * i for i in places))
+        whole = (n, taps * outputs, *spatial)
+        views = [t.reshape(split).dim_shuffle(gather).reshape(whole) for t in epilogue.tensors]
+        epilogue = Epilogue(epilogue.expr, tuple(views))
+    out = convolution(
+        graph,
+        x,
+        points,
+        bias,
+        ConvParams.of(rank),
+        prog,
+        name,
+        epilogue=epilogue,
+        out_dtype=out_dtype,
+        tiles=tiles,
+    )
+    apart = out.reshape((n, *steps, outputs, *spatial))
+    perm = (0, *back[1], *(axis for i in places for axis in (back[2][i], back[0][i])))
+    final = tuple(s * m for s, m in zip(steps, spatial, strict=True))
+    return apart.dim_shuffle(perm).reshape((n, outputs, *final))
 
 
 def _flip_array(w: npt.NDArray[Any], groups: int) -> npt.NDArray[Any]:
