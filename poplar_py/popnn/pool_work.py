@@ -22,6 +22,7 @@ __all__ = [
     "PoolParams",
     "PoolWork",
     "count_state",
+    "input_rows",
     "plan_pool",
     "pool_edges",
     "pool_state",
@@ -95,7 +96,7 @@ def plan_pool(x: Tensor, blocks: Tensor | None, params: PoolParams) -> PoolWork:
     reach = (size[:, 2] - 1) * stride + (params.kernel[-1] - 1) * dilation + 1
     low = np.clip(start, 0, spatial[-1] - 1)
     high = np.clip(start + reach, low + 1, spatial[-1])
-    ptr, row = _input_rows(spatial[:-1], outs[:-1], params, lo[:, 1])
+    ptr, row = input_rows(spatial[:-1], outs[:-1], params, lo[:, 1])
     return PoolWork(
         lanes,
         source,
@@ -111,7 +112,7 @@ def plan_pool(x: Tensor, blocks: Tensor | None, params: PoolParams) -> PoolWork:
     )
 
 
-def _input_rows(
+def input_rows(
     spatial: Sequence[int], outs: Sequence[int], params: PoolParams, outer: Ints
 ) -> tuple[Ints, Ints]:
     """For every output row (index over the outer spatial dims) the input rows of its window."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from poplar_py.poplar import concat, program
 from poplar_py.poplar.edges import Edges
+from poplar_py.popnn.pool_body import body_pool
 from poplar_py.popnn.pool_work import (
     PoolParams,
     PoolWork,
@@ -82,6 +83,10 @@ def max_pool(
     blocks = None if indices else _blocks(graph, x)
     if blocks is None and not indices and _planar(params):
         return _plane_pool(graph, x, params, shape, prog, name), None
+    if blocks is not None:
+        out = body_pool(graph, blocks, params, shape, prog, name)
+        if out is not None:
+            return out, None
     work = plan_pool(x, blocks, params)
     tile = pool_tiles(graph, work)
     out, flat, begin = _output(graph, x, work, shape, tile, blocks is not None, name)

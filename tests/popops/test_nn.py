@@ -155,6 +155,25 @@ def test_pooling(size: tuple[int, ...], params: popnn.PoolParams, blocked: bool)
     compare(got[2], taps.mean(0), 1e-5)
 
 
+@pytest.mark.parametrize(
+    ("strides", "pads"), [((2, 2), (1, 1, 0, 0)), ((1, 1), (1, 1, 1, 1)), ((2, 2), (0, 0, 1, 1))]
+)
+def test_pooling_reads_pieces_in_place(strides: tuple[int, ...], pads: tuple[int, ...]) -> None:
+    params = popnn.PoolParams((3, 3), strides, pads, (1, 1))
+    array = normal(1, 24, 12, 28)
+    p = Program()
+    blocks, view = add_blocked(p.graph, f32, array.shape, "blocks")
+    flat = blocks.flatten()
+    for i in range(0, flat.numel, 14 * 16):
+        p.graph.set_tile_mapping(flat.slice(i, i + 14 * 16), (i // 224) % 24)
+    popops.zero(p.graph, blocks, p.prog)
+    p.prog.add(program.Copy(p.input(array), view))
+    out, _ = popnn.max_pool(p.graph, view, params, p.prog)
+    group = p.graph.compute_sets[-1].groups[0]
+    assert "MaxPoolBody" in group.codelet.name
+    compare(p.run(out, oracle=True)[0], windows(array, params, -np.inf)[0].max(0), 1e-12)
+
+
 def test_pooling_positions() -> None:
     params = popnn.PoolParams((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))
     array = normal(2, 3, 9, 10)

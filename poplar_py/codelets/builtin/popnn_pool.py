@@ -207,3 +207,46 @@ class MaxPoolPlane(Vertex, Generic[T, S]):
                             if p1 >= 0 and p1 < self.width:
                                 best = max(best, self.x[q1 * self.width + p1])
                 self.out[r * self.out_width + o1] = best
+
+
+EL = IntParam("EL")
+ER = IntParam("ER")
+
+
+@vertex
+class MaxPoolBody(Vertex, Generic[T, L, K, S, EL, ER]):
+    """Output pixels whose windows lie in one piece of each input row, but for EL + ER pixels.
+
+    For every row x holds the pixel left of the piece (when EL is 1), the piece, and the pixel right of
+    it (when ER is 1). Window o starts at pixel o * S - EL of the piece.
+    """
+
+    out: Output[Vector[T]]
+    x: Vector[Input[Vector[T, ONE_PTR]]]
+
+    def compute(self) -> None:
+        pixels = len(self.out) // L
+        rows = len(self.x) // (1 + EL + ER)
+        for o in range(EL, pixels - ER):
+            acc = lanes(lowest(T), L)
+            for r in range(rows):
+                body = self.x[r * (1 + EL + ER) + EL]
+                for k in unroll(K):
+                    acc = max(acc, pixel(body, (o * S + k - EL) * L, L))
+            put(self.out, o, acc, L)
+        if EL > 0:
+            first = lanes(lowest(T), L)
+            for r in range(rows):
+                first = max(first, pixel(self.x[r * (1 + EL + ER)], 0, L))
+                body = self.x[r * (1 + EL + ER) + EL]
+                for k in unroll(K - 1):
+                    first = max(first, pixel(body, k * L, L))
+            put(self.out, 0, first, L)
+        if ER > 0:
+            last = lanes(lowest(T), L)
+            for r in range(rows):
+                last = max(last, pixel(self.x[r * (1 + EL + ER) + EL + 1], 0, L))
+                body = self.x[r * (1 + EL + ER) + EL]
+                for k in unroll(K - 1):
+                    last = max(last, pixel(body, ((pixels - 1) * S + k - EL) * L, L))
+            put(self.out, pixels - 1, last, L)
