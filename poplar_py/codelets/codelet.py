@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import sys
+import textwrap
 from collections.abc import Callable
 from functools import cache, cached_property
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,8 @@ from poplar_py.codelets.source import (
     parse_instance,
     parse_source,
 )
-from poplar_py.diagnostics import DuplicateName, UnknownName
+from poplar_py.diagnostics import DuplicateName, FileError, UnknownName
+from poplar_py.files import read_bytes
 
 __all__ = ["Codelet", "CodeletLibrary", "get", "register_maker"]
 
@@ -175,23 +179,27 @@ class CodeletLibrary:
         """Add a source text; returns the full names of its classes."""
         return self._add(parse_source(text, file))
 
-    def add_file(self, path: str) -> tuple[str, ...]:
-        """Add a source file."""
-        with open(path, encoding="utf-8") as f:
-            return self.add_source(f.read(), path)
+    def add_file(self, path: str | Path) -> tuple[str, ...]:
+        """Add a source file. Raises FileError when it cannot be read."""
+        return self.add_source(_text(path), str(path))
 
     def add_class(self, cls: type) -> str:
-        """Add a class defined in Python (with the module-level names of its file)."""
-        file = inspect.getsourcefile(cls)
-        if file is None:
-            raise CodeletError(f"the source of {cls.__name__} is not available")
-        with open(file, encoding="utf-8") as f:
-            text = f.read()
-        module = parse_source(_codelet_part(text, cls.__name__), file)
-        template = module.classes.get(cls.__name__)
-        if template is None:
-            raise CodeletError(f"{cls.__name__} is no vertex class at module level of {file}")
-        module.classes = {cls.__name__: template}
+        """Add a class defined in Python, with the module-level names of its file.
+
+        Returns its full name. The file is read, not run.
+        """
+        try:
+            file = inspect.getsourcefile(cls) or ""
+            lines, start = inspect.getsourcelines(cls)
+        except (OSError, TypeError):
+            file, lines, start = "", [], 0
+        if not lines:
+            raise CodeletError(
+                f"the source of {cls.__name__} is not available", remedy="use add_source"
+            )
+        text = _text(file) if Path(file).is_file() else ""
+        module = parse_source(_codelet_part(text, "".join(lines), start), file)
+        module.classes = {cls.__name__: module.classes[cls.__name__]}
         return self._add(module)[0]
 
     def _add(self, module: SourceModule) -> tuple[str, ...]:
@@ -231,26 +239,33 @@ class CodeletLibrary:
         return self._instances[name]
 
 
-def _codelet_part(text: str, name: str) -> str:
-    """A Python file with every top-level statement blanked that no codelet source may hold."""
-    import ast
+def _text(path: str | Path) -> str:
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path} is no UTF-8 text: {error.reason}") from None
 
+
+def _codelet_part(text: str, class_text: str, start: int) -> str:
+    """A Python file reduced to what a codelet source may hold, lines kept in place.
+
+    The class stands at line `start`, at the margin even if it is defined inside a function.
+    """
     lines = text.splitlines()
-    tree = ast.parse(text)
-    for node in tree.body:
-        if not _belongs(node, name):
-            for k in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[k] = ""
-            for decorator in getattr(node, "decorator_list", []):
-                lines[decorator.lineno - 1] = ""
+    for node in ast.parse(text).body:
+        holds_class = node.lineno <= start <= (node.end_lineno or node.lineno)
+        if holds_class or not _belongs(node):
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+            last = node.end_lineno or node.lineno
+            lines[first - 1 : last] = [""] * (last - first + 1)
+    own = textwrap.dedent(class_text).splitlines()
+    lines += [""] * (start - 1 + len(own) - len(lines))
+    lines[start - 1 : start - 1 + len(own)] = own
     return "\n".join(lines)
 
 
-def _belongs(node: object, name: str) -> bool:
-    import ast
-
-    if isinstance(node, ast.ClassDef):
-        return node.name == name
+def _belongs(node: ast.stmt) -> bool:
+    """Constants and functions; classes come on their own."""
     if isinstance(node, ast.Assign):
         return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
     if isinstance(node, ast.AnnAssign):

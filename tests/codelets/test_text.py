@@ -43,6 +43,34 @@ def test_a_python_class_is_a_source() -> None:
     assert library.get("Scale<float>").ir.file == __file__
 
 
+def test_a_class_inside_a_function_is_a_source_too() -> None:
+    class Inner(Vertex, Generic[T]):
+        y: InOut[Vector[T]]
+
+        def compute(self):
+            for i in range(len(self.y)):
+                self.y[i] = twice(self.y[i])
+
+    library = CodeletLibrary()
+    library.add_class(Inner)
+    y = np.array([1, 2], np.float16)
+    assert run_codelet(library.get("Inner<half>"), {"y": y})["y"].tolist() == [3, 6]
+
+
+def test_sources_that_cannot_be_had(tmp_path) -> None:
+    library = CodeletLibrary()
+    with pytest.raises(PoplarPyError, match="not available"):
+        library.add_class(int)
+    with pytest.raises(PoplarPyError, match="cannot read"):
+        library.add_file(tmp_path / "nothing.py")
+    (tmp_path / "bytes.py").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PoplarPyError, match="no UTF-8"):
+        library.add_file(tmp_path / "bytes.py")
+    library.add_class(Scale)
+    with pytest.raises(PoplarPyError, match="exists already"):
+        library.add_class(Scale)
+
+
 def texts() -> list[str]:
     types = DTYPES["f16"], DTYPES["f32"]
     names = [
