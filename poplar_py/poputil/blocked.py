@@ -52,12 +52,12 @@ def blocks_of(channels: int) -> int:
 
 def mark_padded(graph: Graph, variable: int) -> None:
     """Register a variable [..., 16] whose padding lanes always hold finite numbers."""
-    _padded.setdefault(graph, set()).add(variable)
+    _padded.setdefault(graph.get_top_level_graph(), set()).add(variable)
 
 
 def is_marked(graph: Graph, variable: int) -> bool:
     """Whether `mark_padded` was called for the variable."""
-    return variable in _padded.get(graph, ())
+    return variable in _padded.get(graph.get_top_level_graph(), ())
 
 
 def view_of_blocked(blocks: Tensor, channels: int) -> Tensor:
