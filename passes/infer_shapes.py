@@ -136,7 +136,7 @@ def _bound(held: Any, dims: Mapping[str, int], annotation: str) -> Any:
     if isinstance(held, TensorType) and not held.is_static:
         return held.with_shape(_bound(held.shape, dims, "Shape"))
     if not isinstance(held, tuple) or annotation == "tuple[str, ...]":
-        return held
+        return cast("Any", held)
     items = cast("tuple[Any, ...]", held)
     if not any(isinstance(d, str) and d in dims for d in items):
         return items

@@ -11,7 +11,8 @@ from typing import Any
 
 from poplar_py import ir
 from poplar_py.diagnostics import OptionError, PassFailed, PoplarPyError, VerifyError
-from poplar_py.ir.resources import save_resources, write_atomically
+from poplar_py.files import write_text
+from poplar_py.ir.resources import save_resources
 from poplar_py.passes.context import PassContext, TileLevel
 from poplar_py.passes.pipeline import parse_pipeline, pipeline_text
 from poplar_py.passes.registry import Pass, pass_names
@@ -173,7 +174,7 @@ class PassManager:
             ) from None
         if not inline:
             save_resources(folder / "resources", found)
-        write_atomically(folder / f"{self._number:02d}-{name}.pir", text)
+        write_text(folder / f"{self._number:02d}-{name}.pir", text)
         self._number += 1
 
     def _print_times(self, total: float) -> None:
@@ -195,7 +196,7 @@ class PassManager:
         folder = self.ctx.reproducer_dir or self.ctx.dump_dir or Path(tempfile.gettempdir())
         path = folder / f"poplar-py-{passes[index].name}-{digest}.pir"
         try:
-            write_atomically(path, text)
+            write_text(path, text)
         except PoplarPyError:
             return "the reproducer could not be written"
         return f"to see it again: poplar-py opt {path} -p '{spec}'"

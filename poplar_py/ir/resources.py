@@ -6,9 +6,6 @@ read when the text that names them is parsed, and checked against type and hash.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from poplar_py.diagnostics import FileError, Location
+from poplar_py.files import write_bytes, write_text
 from poplar_py.ir.attributes import Array, array_hash
 from poplar_py.ir.core import Module
 from poplar_py.ir.printer import print_module
@@ -28,33 +26,9 @@ __all__ = [
     "read_text",
     "save_pir",
     "save_resources",
-    "write_atomically",
 ]
 
 MAX_TEXT_BYTES = 1 << 30
-
-
-def write_atomically(path: str | Path, data: bytes | str) -> None:
-    """Write a file through a temporary neighbour. Raises FileError."""
-    target = Path(path)
-    raw = data.encode("utf-8") if isinstance(data, str) else data
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(handle, "wb") as out:
-            out.write(raw)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            if temporary:
-                os.unlink(temporary)
-        raise FileError(
-            f"cannot write {target}: {error.strerror or error}",
-            remedy="choose a folder that exists and can be written to",
-        ) from None
 
 
 def read_text(path: str | Path) -> str:
@@ -80,7 +54,7 @@ def save_resources(folder: Path, arrays: Mapping[str, Array]) -> None:
     for key, array in arrays.items():
         path = folder / f"{key}.npy"
         if not path.exists():
-            write_atomically(path, _npy_bytes(array))
+            write_bytes(path, _npy_bytes(array))
 
 
 def _npy_bytes(array: Array) -> bytes:
@@ -126,7 +100,7 @@ def save_pir(module: Module, path: str | Path, *, inline_resources: bool = False
     text = print_module(module, inline_resources=inline_resources, resources=found)
     if not inline_resources:
         save_resources(target.parent / "resources", found)
-    write_atomically(target, text)
+    write_text(target, text)
 
 
 def parse_module(
