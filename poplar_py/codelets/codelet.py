@@ -21,7 +21,6 @@ from poplar_py.codelets.cycles import IssueModel
 from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
 from poplar_py.codelets.errors import CodeletError
 from poplar_py.codelets.instantiate import bind_parameters, instance_name, instantiate
-from poplar_py.codelets.lowering import Value
 from poplar_py.codelets.pack import Packed, pack, unpack
 from poplar_py.codelets.rows import RowLayout, row_layout
 from poplar_py.codelets.source import (
@@ -147,20 +146,19 @@ def _state_bytes(fields: tuple[Field, ...]) -> int:
     return -(-total // worst) * worst
 
 
-def _instantiated(
-    template: ClassTemplate, bindings: dict[str, Value], name: str, builtin: bool
-) -> Codelet:
-    """An instance, from the cache of lowered codelets where it is there."""
-    version = source_version("poplar_py.codelets")
-    parts = (version, sys.version, template.module.digest, template.module.file, name)
+def _cached(source: str, name: str, builtin: bool, make: Callable[[], CodeletIR]) -> Codelet:
+    """A codelet from the cache of lowered ones, else made and put there.
+
+    `source` is all the text it comes from; `name` is how it was asked for.
+    """
+    parts = (source_version("poplar_py.codelets"), sys.version, source, name)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = cache_folder() / "codelets" / f"{key}.bin"
     data = read_entry(path)
     if data is not None:
         return Codelet(unpack(data), builtin)
-    ir = instantiate(template, bindings)
-    codelet = Codelet(ir, builtin)
-    write_entry(path, pack(ir, codelet.model))
+    codelet = Codelet(make(), builtin)
+    write_entry(path, pack(codelet.ir, codelet.model))
     return codelet
 
 
@@ -235,7 +233,10 @@ class CodeletLibrary:
         bindings = bind_parameters(template, args)
         name = instance_name(template, bindings)
         if name not in self._instances:
-            self._instances[name] = _instantiated(template, bindings, name, False)
+            source = f"{template.module.file}\0{template.module.digest}"
+            self._instances[name] = _cached(
+                source, name, False, lambda: instantiate(template, bindings)
+            )
         return self._instances[name]
 
 
@@ -274,53 +275,64 @@ def _belongs(node: ast.stmt) -> bool:
 
 
 class _Builtins:
-    """Templates of codelets/builtin/*.py, parsed file by file when a namespace is first asked."""
+    """Codelets of codelets/builtin/*.py: `ns::Class` stands in a file `ns.py` or `ns_*.py`.
+
+    A namespace is parsed when an instance is asked that no cache has.
+    """
 
     def __init__(self) -> None:
         self.templates: dict[str, ClassTemplate] = {}
         self.instances: dict[str, Codelet] = {}
-        self.seen: set[str] = set()
+        self.sources: dict[str, dict[str, str]] = {}
+        self.parsed: set[str] = set()
 
-    def load(self, namespace: str) -> None:
-        """Parse every built-in file whose name starts with the namespace's first part."""
-        prefix = namespace.split("::")[0]
-        if prefix in self.seen:
+    def texts(self, prefix: str) -> dict[str, str]:
+        """The source texts of a namespace by file name."""
+        if prefix not in self.sources:
+            found: dict[str, str] = {}
+            for entry in resources.files("poplar_py.codelets.builtin").iterdir():
+                stem = entry.name.removesuffix(".py")
+                if stem != entry.name and (stem == prefix or stem.startswith(prefix + "_")):
+                    found[entry.name] = entry.read_text(encoding="utf-8")
+            self.sources[prefix] = dict(sorted(found.items()))
+        return self.sources[prefix]
+
+    def parse(self, prefix: str) -> None:
+        """Parse a namespace."""
+        if prefix in self.parsed:
             return
-        self.seen.add(prefix)
-        folder = resources.files("poplar_py.codelets.builtin")
-        for entry in sorted(folder.iterdir(), key=lambda e: e.name):
-            stem = entry.name.removesuffix(".py")
-            if stem == entry.name or not (stem == prefix or stem.startswith(prefix + "_")):
-                continue
-            module = parse_source(entry.read_text(encoding="utf-8"), f"builtin/{entry.name}")
-            for template in module.classes.values():
+        self.parsed.add(prefix)
+        for file, text in self.texts(prefix).items():
+            for template in parse_source(text, f"builtin/{file}").classes.values():
                 if template.full_name in self.templates:
                     raise DuplicateName(f"codelet {template.full_name}", template.loc)
                 self.templates[template.full_name] = template
 
     def get(self, name: str) -> Codelet:
         found = self.instances.get(name)
-        if found is not None:
-            return found
-        head = name.partition("<")[0]
-        if head in _MAKERS:
-            self.instances[name] = _MAKERS[head](name)
-            return self.instances[name]
+        if found is None:
+            head = name.partition("<")[0]
+            made = _MAKERS[head](name) if head in _MAKERS else self._from_source(name)
+            found = self.instances.setdefault(made.name, made)
+            self.instances[name] = found
+        return found
+
+    def _from_source(self, name: str) -> Codelet:
+        prefix = name.partition("<")[0].split("::")[0].strip()
+        texts = repr(self.texts(prefix)) if "::" in name else ""
+        return _cached(texts, name, True, lambda: self._instance(prefix, name))
+
+    def _instance(self, prefix: str, name: str) -> CodeletIR:
         head, args = parse_instance(name)
         if "::" in head:
-            self.load(head.rpartition("::")[0])
+            self.parse(prefix)
         template = self.templates.get(head)
         if template is None:
             raise UnknownName(
                 f"there is no codelet {head!r}",
                 remedy="add its source with add_codelets, or check the namespace",
             )
-        bindings = bind_parameters(template, args)
-        full = instance_name(template, bindings)
-        if full not in self.instances:
-            self.instances[full] = _instantiated(template, bindings, full, True)
-        self.instances[name] = self.instances[full]
-        return self.instances[name]
+        return instantiate(template, bind_parameters(template, args))
 
 
 @cache
