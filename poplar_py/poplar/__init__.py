@@ -11,6 +11,7 @@ from poplar_py.poplar.layout import AlignedBlock, align_views
 from poplar_py.poplar.mapping import Atlas, Interval, Mapping, TensorMapping
 from poplar_py.poplar.options import OptionFlags
 from poplar_py.poplar.pending import FieldRef, VertexRef
+from poplar_py.poplar.stream_callback import StreamCallback
 from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor, append, concat
 from poplar_py.poplar.type_names import (
@@ -66,6 +67,7 @@ __all__ = [
     "OptionFlags",
     "RemoteBuffer",
     "StateVectors",
+    "StreamCallback",
     "Target",
     "Tensor",
     "TensorMapping",
@@ -92,4 +94,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module("poplar_py.runtime.poplar_engine"), name)
+    return getattr(import_module("poplar_py.driver.poplar_engine"), name)

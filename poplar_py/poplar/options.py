@@ -25,60 +25,64 @@ class Option:
     effect: str
 
 
-_NONE = "accepted; tunes Graphcore's compiler or hardware only"
+_NONE = "accepted; changes nothing here"
 
 ENGINE_OPTIONS: dict[str, Option] = {
     "autoReport.all": Option("false", "write all reports into autoReport.directory"),
     "autoReport.directory": Option(".", "where reports go"),
-    "autoReport.outputGraphProfile": Option("false", "write the memory report"),
-    "autoReport.outputExecutionProfile": Option("false", "write the cycle report"),
-    "autoReport.outputSerializedGraph": Option("false", "write the tile-level .pir text"),
-    "autoReport.outputDebugInfo": Option("false", "write names and source lines"),
-    "autoReport.outputLoweredVars": Option("false", "write the place of every variable"),
+    "autoReport.outputGraphProfile": Option("false", "write the memory report: graph.txt"),
+    "autoReport.outputExecutionProfile": Option("false", "write the cycle report: execution.txt"),
+    "autoReport.outputSerializedGraph": Option("false", "write the tile-level text: graph.pir"),
+    "autoReport.outputDebugInfo": Option("false", _NONE),
+    "autoReport.outputLoweredVars": Option(
+        "false", "write the storage of every variable: variables.txt"
+    ),
     "autoReport.outputArchive": Option("false", _NONE),
     "autoReport.executionProfileProgramRunCount": Option("2", "runs the cycle report covers"),
-    "autoReport.outputProgressTimings": Option("false", "write the time of each pass"),
+    "autoReport.outputProgressTimings": Option("false", _NONE),
     "autoReport.streamAtEachRun": Option("false", _NONE),
     "debug.allowOutOfMemory": Option("false", "profile a program that exceeds tile memory"),
-    "debug.instrument": Option("false", "count cycles of every step"),
-    "debug.instrumentCompute": Option("false", "count cycles of compute"),
-    "debug.instrumentControlFlow": Option("false", "count cycles of control flow"),
-    "debug.instrumentExternalExchange": Option("false", "count cycles of host exchange"),
-    "debug.computeInstrumentationLevel": Option("tile", "vertex, tile, ipu or device"),
-    "debug.retainDebugInformation": Option("true", "keep names and source lines"),
+    "debug.instrument": Option("false", "accepted; cycles of every step are always counted"),
+    "debug.instrumentCompute": Option("false", "accepted; always counted"),
+    "debug.instrumentControlFlow": Option("false", "accepted; always counted"),
+    "debug.instrumentExternalExchange": Option("false", "accepted; always counted"),
+    "debug.computeInstrumentationLevel": Option("tile", _NONE),
+    "debug.retainDebugInformation": Option(
+        "true", "accepted; names and source lines are always kept"
+    ),
     "debug.outputAllSymbols": Option("false", _NONE),
-    "debug.floatPointOpException": Option("false", "stop at invalid operations and overflow"),
+    "debug.floatPointOpException": Option("false", _NONE),
     "debug.cbor": Option("true", _NONE),
-    "debug.verify": Option("false", "check the graph after every pass"),
+    "debug.verify": Option("false", "accepted; graphs are always checked"),
     "debug.runtimeVerify": Option("false", "find reads of elements never written"),
-    "debug.trace": Option("false", "print each pass"),
-    "debug.traceFile": Option("", "where the trace goes"),
+    "debug.trace": Option("false", _NONE),
+    "debug.traceFile": Option("", _NONE),
     "debug.branchRecordTile": Option("", _NONE),
     "exchange.streamBufferOverlap": Option("any", _NONE),
-    "exchange.enablePrefetch": Option("false", "fetch stream data ahead"),
+    "exchange.enablePrefetch": Option("true", "ask stream callbacks ahead of time"),
     "opt.useAutoloader": Option("true", _NONE),
-    "opt.internalExchangeOptimisationTarget": Option("cycles", "cycles, memory or balanced"),
+    "opt.internalExchangeOptimisationTarget": Option("cycles", _NONE),
     "opt.maxComputeSetsPerLoweredCopy": Option("0", _NONE),
-    "opt.maxCompilationThreads": Option("0", "processes that compile codelets"),
+    "opt.maxCompilationThreads": Option("0", _NONE),
     "target.deterministicWorkers": Option("true", "always deterministic here"),
     "target.syncReplicasIndependently": Option("false", _NONE),
     "target.extendedMemory": Option("false", _NONE),
     "target.numberRuntimeReplica": Option("1", "replicas of this process"),
-    "target.firstRuntimeReplica": Option("0", "first replica of this process"),
-    "target.workerStackSizeInBytes": Option("4096", "bytes of stack per worker"),
-    "target.supervisorStackSizeInBytes": Option("0", "bytes of stack of the supervisor"),
-    "profiler.replicaToProfile": Option("0", "the replica reports are about"),
+    "target.firstRuntimeReplica": Option("0", _NONE),
+    "target.workerStackSizeInBytes": Option("4096", _NONE),
+    "target.supervisorStackSizeInBytes": Option("0", _NONE),
+    "profiler.replicaToProfile": Option("0", _NONE),
 }
 
 RUNTIME_OPTIONS: dict[str, Option] = {
-    "target.hostSyncTimeout": Option("300", "seconds a host callback may take"),
+    "target.hostSyncTimeout": Option("300", _NONE),
     "target.syncMethod": Option("default", _NONE),
     "target.syncPollPeriodUs": Option("0", _NONE),
     "target.exceptionPollPeriodUs": Option("250000", _NONE),
     "streamCallbacks.multiThreadMode": Option("singleThread", _NONE),
     "streamCallbacks.numaAware": Option("false", _NONE),
     "streamCallbacks.numWorkerThreads": Option("auto", _NONE),
-    "streamCallbacks.maxLookahead": Option("unlimited", "copies a callback may fetch ahead"),
+    "streamCallbacks.maxLookahead": Option("unlimited", "0: callbacks are not asked ahead of time"),
 }
 
 
@@ -190,3 +194,11 @@ def flag(options: Mapping[str, str], name: str) -> bool:
     if value not in ("true", "false"):
         raise OptionError(f"option {name!r} is {options[name]!r}", caller(), "true or false")
     return value == "true"
+
+
+def number(options: Mapping[str, str], name: str) -> int:
+    """An option that counts. Raises OptionError unless it is a number from 0 on."""
+    value = options[name]
+    if not value.isdecimal():
+        raise OptionError(f"option {name!r} is {value!r}", caller(), "a number")
+    return int(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import inspect
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from poplar_py.codegen import program as isa
 from poplar_py.codegen.program import Pool as W
 from poplar_py.codegen.program import StreamWord
 from poplar_py.diagnostics import InputError, OptionError
-from poplar_py.executable.executable import Executable, Initial
+from poplar_py.executable.executable import Executable, Initial, Stream
 from poplar_py.executable.schedule import shared_jit
 from poplar_py.runtime.arena import Arena
 from poplar_py.runtime.cycles import CycleReport, count_cycles
@@ -180,6 +179,7 @@ class TileEngine:
         finally:
             dog.end(watch)
         if pool.ctx[isa.STOP]:
+            self._host.streams.drop()
             raise_for(self)
 
     def stop(self, reason: str = "stop") -> None:
@@ -189,6 +189,7 @@ class TileEngine:
 
     def close(self) -> None:
         """End the threads and give memory back; the engine cannot run afterwards."""
+        self._host.streams.close()
         self._pool.close()
 
     def __enter__(self) -> TileEngine:
@@ -260,53 +261,66 @@ class TileEngine:
             raise InputError(f"there is no remote buffer {name!r}", remedy=f"known: {known}")
         return self._regions[number]
 
-    def connect_stream(self, name: str, source: NDArray[Any] | Callable[..., Any] | None) -> None:
-        """Let a stream's copies use an array as a ring buffer, or call a function.
+    def connect_stream(self, name: str, source: Any, replica: int | None = None) -> None:
+        """Let a stream's copies use an array as a ring buffer, or call a function or object.
 
         An array is read (or written) one copy after the other and starts again at its end; with
         several replicas its first axis is the replica. A function gets the buffer of one copy (an
-        array to fill, or to read), and the replica's number if it takes two arguments. None: the
-        contents stay those of `write`.
+        array to fill, or to read), and the replica's number if it takes two arguments. An object
+        has the methods of `poplar.StreamCallback`; it prefetches if it serves one replica. None:
+        the contents stay those of `write`. ``replica``: only that one's copies.
         """
         stream = self.executable.streams.get(name)
         if stream is None:
             known = ", ".join(self.executable.streams)
             raise InputError(f"there is no stream {name!r}", remedy=f"streams: {known}")
-        words = self._streams[:, self.executable.stream_ids.index(name)]
-        words[:, StreamWord.MODE] = 0
-        if source is None:
-            return
-        if callable(source):
-            self._host.functions[name] = source, _takes_two(source)
-            words[:, StreamWord.MODE] = 2
-            return
-        self._ring(name, stream.region, source, words)
+        if replica is not None and not 0 <= replica < self.replicas:
+            raise InputError(f"replica {replica}, the engine has {self.replicas}")
+        calls = callable(source) or hasattr(source, "fetch")
+        which = range(self.replicas) if replica is None else range(replica, replica + 1)
+        words = self._streams[which.start : which.stop, self.executable.stream_ids.index(name)]
+        for r in which:
+            self._host.streams.connect(name, r, source if calls else None, len(which) == 1)
+        words[:, StreamWord.MODE] = 2 if calls else 0
+        if not calls and source is not None:
+            self._ring(name, stream, source, words)
+            self._host.arrays[name, which.start] = source  # natively used: keep it alive
 
-    def _ring(self, name: str, region: int, array: NDArray[Any], words: NDArray[np.int64]) -> None:
-        view = self._regions[region]
+    def _ring(
+        self, name: str, stream: Stream, array: NDArray[Any], words: NDArray[np.int64]
+    ) -> None:
+        view = self._regions[stream.region]
         chunk, dtype = view.shape[1], view.dtype
         if array.dtype != dtype or not array.flags.c_contiguous:
             raise InputError(f"stream {name!r} needs a contiguous array of {dtype.name}")
-        stream = self.executable.streams[name]
         if stream.to_host and not array.flags.writeable:
             raise InputError(f"the array for stream {name!r} is read-only")
-        shared = self.replicas == 1 or stream.broadcast
-        per = array.size if shared else array.size // self.replicas
-        if per < chunk or per % chunk or (not shared and array.size % self.replicas):
+        replicas = len(words)
+        shared = replicas == 1 or stream.broadcast
+        per = array.size if shared else array.size // replicas
+        if per < chunk or per % chunk or (not shared and array.size % replicas):
             raise InputError(
                 f"stream {name!r} moves {chunk} elements a copy, the array has {array.size}",
                 remedy="give a multiple, for every replica",
             )
         step = 0 if shared else per * dtype.itemsize
-        words[:, StreamWord.POINTER] = array.ctypes.data + np.arange(self.replicas) * step
+        words[:, StreamWord.POINTER] = array.ctypes.data + np.arange(replicas) * step
         words[:, StreamWord.CURSOR] = 0
         words[:, StreamWord.TOTAL] = per * dtype.itemsize
         words[:, StreamWord.MODE] = 1
-        self._host.arrays[name] = array
+
+    @property
+    def prefetch(self) -> bool:
+        """Whether stream callbacks are asked ahead of time."""
+        return self._host.streams.prefetch
+
+    @prefetch.setter
+    def prefetch(self, on: bool) -> None:
+        self._host.streams.prefetch = on
 
     def connect_host_function(self, name: str, function: Callable[..., Any]) -> None:
         """The Python function of a host function: gets input arrays, then output arrays to fill."""
-        self._host.functions[f"call:{name}"] = function, False
+        self._host.functions[name] = function
 
     # ------------------------------------------------------------------ reports
     def cycles(self, replica: int = 0) -> CycleReport:
@@ -350,12 +364,3 @@ class TileEngine:
     def take_host_error(self) -> BaseException | None:
         """What a callback raised in the last run."""
         return self._host.take_error()
-
-
-def _takes_two(function: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(plain) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poplar_py.codegen.program import STOP
 from poplar_py.diagnostics import InputError
 from poplar_py.executable.executable import HostCall
 from poplar_py.runtime.shadow import ASK_CALL, Shadow
+from poplar_py.runtime.stream_calls import StreamCalls
 
 if TYPE_CHECKING:
     from poplar_py.runtime.engine import TileEngine
@@ -26,8 +28,9 @@ class HostServices:
 
     def __init__(self, engine: TileEngine) -> None:
         self._engine = weakref.ref(engine)
-        self.functions: dict[str, tuple[Callable[..., Any], bool]] = {}
-        self.arrays: dict[str, NDArray[Any]] = {}
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.streams = StreamCalls()
+        self.arrays: dict[tuple[str, int], NDArray[Any]] = {}
         self.output = sys.stderr
         self.shadow: Shadow | None = None
         self._error: BaseException | None = None
@@ -68,16 +71,16 @@ class HostServices:
     def _stream(self, number: int, replica: int) -> None:
         exe = self.engine.executable
         handle = exe.stream_ids[number]
-        function, two = self.functions[handle]
         stream = exe.streams[handle]
-        buffer = self.engine.region(stream.region)[replica]
+        region = self.engine.region(stream.region)[replica]
+        feed = self.streams.feeds[handle, replica]
         if stream.to_host:
-            buffer = buffer.view()
-            buffer.flags.writeable = False
-        if two:
-            function(buffer, replica)
+            feed.take(region)
         else:
-            function(buffer)
+            feed.give(region, self._stopped)
+
+    def _stopped(self) -> bool:
+        return bool(self.engine.pool.ctx[STOP])
 
     def _host(self, call: HostCall, replica: int) -> None:
         if call.kind == "call":
@@ -98,7 +101,7 @@ class HostServices:
             target[to] = source[r]
 
     def _function(self, call: HostCall, replica: int) -> None:
-        found = self.functions.get(f"call:{call.name}")
+        found = self.functions.get(call.name)
         if found is None:
             raise InputError(
                 f"host function {call.name!r} is not connected", remedy="connect_host_function"
@@ -106,7 +109,7 @@ class HostServices:
         region = self.engine.region
         ins = [region(i)[replica] for i in call.inputs]
         outs = [region(i)[replica] for i in call.outputs]
-        found[0](*ins, *outs)
+        found(*ins, *outs)
 
     def _print(self, call: HostCall, replica: int) -> None:
         shape, fmt = call.detail

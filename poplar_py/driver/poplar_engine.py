@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poplar_py.diagnostics import InputError, OptionError
+from poplar_py.diagnostics import InputError
 from poplar_py.executable.build import BuildOptions, build_executable
 from poplar_py.executable.executable import Executable
 from poplar_py.executable.pexe import load_executable
 from poplar_py.poplar.device import Device
 from poplar_py.poplar.graph import Graph
+from poplar_py.poplar.options import (
+    OptionFlags,
+    engine_options,
+    flag,
+    number,
+    runtime_options,
+)
 from poplar_py.poplar.program import Program
+from poplar_py.profile.auto_report import AutoReport
+from poplar_py.profile.poplar_summary import profile_summary
 from poplar_py.runtime.cycles import CycleReport
 from poplar_py.runtime.engine import TileEngine
 
@@ -22,11 +32,20 @@ __all__ = ["Engine", "compile_graph"]
 
 
 def compile_graph(
-    graph: Graph, programs: Program | Sequence[Program], *, allow_out_of_memory: bool = False
+    graph: Graph,
+    programs: Program | Sequence[Program],
+    options: Mapping[str, Any] | None = None,
+    *,
+    allow_out_of_memory: bool = False,
 ) -> Executable:
-    """Compile a graph with its programs (numbered in order)."""
+    """Compile a graph with its programs (numbered in order). ``options``: Poplar's engine
+    options. Raises OutOfTileMemory and the other errors of the tile passes, OptionError."""
+    flags = engine_options(options)
     todo = [programs] if isinstance(programs, Program) else list(programs)
-    return build_executable(graph, todo, BuildOptions(allow_out_of_memory=allow_out_of_memory))
+    allow = allow_out_of_memory or flag(flags, "debug.allowOutOfMemory")
+    executable = build_executable(graph, todo, BuildOptions(allow_out_of_memory=allow))
+    AutoReport(flags).compiled(executable, graph, todo)
+    return executable
 
 
 class Engine:
@@ -34,30 +53,34 @@ class Engine:
 
     ``Engine(graph, programs)`` compiles; ``Engine(executable)`` takes what `compile_graph` gave, or
     the path of a ``.pexe`` file. Options by name: threads, replicas, faithful_exchange, checked.
-    Poplar's own option strings are accepted; those that only tune its compiler change nothing.
+    ``options`` are Poplar's option strings, which ``POPLAR_ENGINE_OPTIONS`` overrides; those that
+    only tune its compiler change nothing (`poplar_py.poplar.options` says which).
     """
 
     def __init__(
         self,
         what: Graph | Executable | str,
         programs: Program | Sequence[Program] = (),
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
         *,
         threads: int | None = None,
         replicas: int = 1,
         faithful_exchange: bool = False,
         checked: bool | None = None,
     ) -> None:
+        self.options = engine_options(options)
+        runtime_options()  # what the environment asks for is known now
         if isinstance(what, Graph):
-            what = compile_graph(what, programs)
+            what = compile_graph(what, programs, options)
         elif isinstance(what, str):
             what = load_executable(what)
-        if options is not None and any(not isinstance(v, str) for v in options.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError("option values are strings", remedy='{"name": "value"}')
         self.executable = what
-        self._threads, self._replicas = threads, replicas
+        own = number(self.options, "target.numberRuntimeReplica")
+        self._threads, self._replicas = threads, max(replicas, own)
         self._faithful, self._checked = faithful_exchange, checked
-        self._streams: dict[str, Any] = {}
+        self._report = AutoReport(self.options)
+        self._ran = 0
+        self._streams: dict[tuple[str, int | None], Any] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
         self._engine: TileEngine | None = None
 
@@ -74,10 +97,11 @@ class Engine:
             threads=threads,
             replicas=replicas,
             faithful_exchange=self._faithful,
+            check_uninitialised=flag(self.options, "debug.runtimeVerify"),
             checked=self._checked,
         )
-        for name, source in self._streams.items():
-            engine.connect_stream(name, source)
+        for (name, replica), source in self._streams.items():
+            engine.connect_stream(name, source, replica)
         for name, function in self._functions.items():
             engine.connect_host_function(name, function)
         self._engine = engine
@@ -107,15 +131,28 @@ class Engine:
 
     # ------------------------------------------------------------------ running
     def run(
-        self, program: int | str = 0, debug_name: str = "", *, timeout: float | None = None
+        self,
+        program: int | str = 0,
+        debug_name: str = "",
+        options: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
     ) -> None:
-        """Run a program by number or name; see TileEngine.run for the errors."""
+        """Run a program by number or name; see TileEngine.run for the errors. ``options`` are
+        Poplar's runtime options, which ``POPLAR_RUNTIME_OPTIONS`` overrides."""
+        del debug_name
+        flags = runtime_options(options)
         if isinstance(program, int) and not 0 <= program < len(self.executable.programs):
             raise InputError(
                 f"there is no program {program}",
                 remedy=f"the executable has {len(self.executable.programs)}",
             )
-        self.engine.run(program, timeout=timeout)
+        engine = self.engine
+        ahead = flags["streamCallbacks.maxLookahead"] != "0"
+        engine.prefetch = ahead and flag(self.options, "exchange.enablePrefetch")
+        self._ran += 1
+        engine.run(program, timeout=timeout)
+        self._report.ran(self.executable, engine.cycles().runs)
 
     def load_and_run(self, device: Device | None = None, program: int = 0) -> None:
         """`load`, then `run`."""
@@ -128,15 +165,34 @@ class Engine:
             self._engine.stop()
 
     # ------------------------------------------------------------------ data
-    def connect_stream(self, handle: str, source: NDArray[Any] | Callable[..., Any]) -> None:
-        """A stream's data: an array used as a ring buffer, or a function called for every copy."""
-        self._streams[handle] = source
+    def connect_stream(self, handle: str, source: Any, replica: int | None = None) -> None:
+        """A stream's data: an array used as a ring buffer, or a function or object called for
+        every copy. ``replica``: only for the copies of that one."""
+        if replica is None:
+            for key in [k for k in self._streams if k[0] == handle]:
+                del self._streams[key]
+        self._streams[handle, replica] = source
         if self._engine is not None:
-            self._engine.connect_stream(handle, source)
+            self._engine.connect_stream(handle, source, replica)
+        elif handle not in self.executable.streams:
+            known = ", ".join(self.executable.streams)
+            raise InputError(f"there is no stream {handle!r}", remedy=f"streams: {known}")
 
-    def connect_stream_to_callback(self, handle: str, function: Callable[..., Any]) -> None:
-        """A function called for every copy with the buffer (and the replica's number)."""
-        self.connect_stream(handle, function)
+    def connect_stream_to_callback(
+        self, handle: str, callback: Any, replica: int | None = None
+    ) -> None:
+        """Let a callback serve a stream: a `StreamCallback` (or an object with such methods), or
+        a function that gets the buffer of every copy (and the replica's number)."""
+        if not callable(callback) and not hasattr(callback, "fetch"):
+            raise InputError(
+                f"{type(callback).__name__} is no stream callback",
+                remedy="give a function of the buffer, or an object with fetch(buffer)",
+            )
+        self.connect_stream(handle, callback, replica)
+
+    def list_streams(self) -> list[str]:
+        """Handles of the program's streams."""
+        return list(self.executable.streams)
 
     def connect_host_function(self, handle: str, function: Callable[..., Any]) -> None:
         """The Python function behind a host function: input arrays, then output arrays to fill."""
@@ -194,4 +250,18 @@ class Engine:
 
     def reset_execution_profile(self) -> None:
         """Count cycles anew."""
+        self._ran = 0
         self.engine.reset_cycles()
+
+    def get_engine_options(self) -> OptionFlags:
+        """Poplar's options of this engine, defaults and environment included."""
+        return OptionFlags(self.options)
+
+    def print_profile_summary(
+        self, stream: TextIO | None = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write Poplar's profile summary of all runs so far (stdout by default). Options, as
+        strings: showExecutionSteps, showVarStorage. Raises OptionError."""
+        runs = self.engine.cycles().runs if self._ran else None
+        text = profile_summary(self.executable, runs, options, programs=self._ran)
+        print(text, file=stream or sys.stdout, end="")
