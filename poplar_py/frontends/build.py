@@ -109,10 +109,13 @@ def signature_of(model: LoadedModel, module: Module, binding: Binding, replicas:
         for name, type in model.inputs.items()
         if (axis := binding.splits.get(name)) is not None and isinstance(type.shape[axis], str)
     }
+    declared_outputs = model.outputs
     outputs: list[Port] = []
     for index, value in enumerate(graph.outputs):
         name = graph.output_name(index)
-        declared = model.outputs.get(name, value.type)
+        declared = declared_outputs.get(name, value.type)
+        if declared.rank != value.type.rank:
+            declared = value.type
         axis = output_axis(declared, batch) if replicas > 1 else None
         outputs.append(Port(name, value.type, axis))
     return Signature(inputs, tuple(outputs), replicas)

@@ -11,13 +11,21 @@ import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poplar_py.diagnostics import FileError, InputError, Location, OptionError, UnsupportedOp
+from poplar_py.diagnostics import (
+    FileError,
+    InputError,
+    Location,
+    OptionError,
+    PoplarPyError,
+    UnsupportedOp,
+)
 from poplar_py.driver.signature import Array
 from poplar_py.ir import Graph, Module, Value
 from poplar_py.ir.resources import read_text
@@ -184,7 +192,15 @@ class OnnxModel(LoadedModel):
 
     @property
     def outputs(self) -> dict[str, TensorType]:
-        return {}
+        from poplar_py.frontends.onnx.boundary import input_spec
+
+        found: dict[str, TensorType] = {}
+        for info in self.model.proto.graph.output:
+            with suppress(PoplarPyError):  # no tensor, or a strange one: the import tells
+                spec = input_spec(info, self.model.file)
+                if spec.kind == "tensor" and spec.known_rank:
+                    found[info.name] = spec.type
+        return found
 
     def fingerprint(self) -> bytes | None:
         proto = self.model.proto

@@ -23,6 +23,7 @@ from poplar_py.frontends.onnx import (
     rules_select,
     rules_sequence,
     rules_signal,
+    rules_text,
     rules_training,
     rules_trees,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "rules_select",
     "rules_sequence",
     "rules_signal",
+    "rules_text",
     "rules_training",
     "rules_trees",
 ]

@@ -182,7 +182,7 @@ def _overlaps(b: Builder, boxes: Val, centred: bool, share: Val) -> Val:
     return b.emit(ew.Greater, shared, union * share)
 
 
-@imports("StringConcat", "StringSplit", "StringNormalizer", "RegexFullMatch", "TfIdfVectorizer")
+@imports("StringConcat", "StringSplit", "StringNormalizer", "RegexFullMatch")
 def strings(b: Builder, n: Node) -> Val:
     raise b.refuse(f"{n.op_type} works on strings, which tiles do not hold")
 
