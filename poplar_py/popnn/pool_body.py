@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplin.plan import piece_widths
 from poplar_py.popnn.pool_work import LANES, PoolParams, input_rows
 from poplar_py.poputil.blocked import add_blocked
 from poplar_py.poputil.boxes import grid_boxes
@@ -58,8 +59,12 @@ def body_pool(
         return None
     first = row[ptr[:-1]]
     at = (lo[:, 0] * rows + first) * (width * LANES) + lo[:, 2] * piece * LANES
-    tile = place_near(graph, source.flatten(), at)
-    size = np.full(len(lo), piece // stride * LANES, np.int64)
+    pixels = piece // stride
+    # vertices of one piece of the next layer's share a tile, so that it reads the piece in place
+    wanted = piece_widths(out_width)[0]
+    together = wanted // pixels if wanted % pixels == 0 else 1
+    tile = place_near(graph, source.flatten(), at)[np.arange(len(lo)) - lo[:, 2] % together]
+    size = np.full(len(lo), pixels * LANES, np.int64)
     base, out = add_blocked(graph, blocks.dtype, shape, name, mapping=interval_mapping(size, tile))
     end = np.cumsum(size)
     step = 1 + left + right

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from poplar_py.poplar.arrays import offsets_of, ragged
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.boxes import grid_boxes
 from poplar_py.poputil.place import place_near
 
@@ -31,7 +32,6 @@ __all__ = [
 
 Ints = npt.NDArray[np.int64]
 LANES = 16
-PIXELS = 14
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def plan_pool(x: Tensor, blocks: Tensor | None, params: PoolParams) -> PoolWork:
     count = base.shape[0] * base.shape[1]
     rows = prod(spatial[:-1])
     source = base.reshape((count, rows, spatial[-1] * lanes))
-    pixels = PIXELS if lanes > 1 else 256
+    pixels = piece_widths(outs[-1])[0] if lanes > 1 else 256
     lo, size = grid_boxes((count, prod(outs[:-1]), outs[-1]), (1, 1, pixels))
     stride, dilation, pad = params.strides[-1], params.dilations[-1], params.pads[len(outs) - 1]
     start = lo[:, 2] * stride - pad

@@ -27,7 +27,6 @@ from poplar_py.popnn.pool_work import (
     pool_state,
     pool_tiles,
 )
-from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.blocked import (
     add_blocked,
@@ -49,7 +48,6 @@ __all__ = ["PoolParams", "avg_pool", "max_pool"]
 
 Ints = npt.NDArray[np.int64]
 LANES = 16
-PIXELS = 14
 
 
 def max_pool(
@@ -254,12 +252,8 @@ def _plane_pool(
 
 def _global_mean(graph: Graph, x: Tensor, prog: program.Sequence, name: str) -> Tensor:
     """The mean of every plane, one element each: x [N, C, *in] to [N, C, 1, ...]."""
-    acc = f64 if x.dtype is f64 else f32
     dims = range(2, len(x.shape))
-    count = float(prod(x.shape[2:]))
-    total = reduce(graph, x, dims, "sum", prog, f"{name}/sum", acc)
-    text = f"cast(div($0,c({count})),{x.dtype.name})"
-    mean = map_expr(graph, text, [total], prog, name, x.dtype)
+    mean = reduce(graph, x, dims, "mean", prog, name)
     return mean.reshape((*x.shape[:2], *([1] * len(dims))))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.fill import fill_constant
+from poplar_py.poputil.blocked import LANES, blocked_base, mark_padded
 from poplar_py.poputil.layout import MemoryOrder, memory_order, plain_order
 from poplar_py.poputil.place import interval_mapping, place_near
 from poplar_py.types import DType, bf16, bool_, f16, f32
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "identity", "reduce", "reduce_many"]
 
-KINDS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "and": 4, "or": 5, "square_sum": 6}
+KINDS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "and": 4, "or": 5, "square_sum": 6, "mean": 7}
 ALIASES = {
     "add": "sum",
     "mul": "prod",
@@ -48,7 +49,7 @@ def identity(kind: str, dtype: DType) -> float | int | bool:
     """The result over no elements."""
     if kind in ("and", "or"):
         return kind == "and"
-    if kind in ("sum", "square_sum"):
+    if kind in ("sum", "square_sum", "mean"):
         return 0
     if kind == "prod":
         return 1
@@ -70,8 +71,8 @@ def reduce(
 ) -> Tensor:
     """`t` with `dims` reduced away.
 
-    kind: sum, prod, max, min, and, or, square_sum (and PopLibs' names). f16 and bf16 accumulate in
-    f32 and round once. Raises OptionError for an unknown kind.
+    kind: sum, prod, max, min, and, or, square_sum, mean (and PopLibs' names). f16 and bf16
+    accumulate in f32 and round once. Raises OptionError for an unknown kind.
     """
     kind = _kind(kind)
     dtype = out_dtype or t.dtype
@@ -81,9 +82,31 @@ def reduce(
     kept = tuple(n for d, n in enumerate(t.shape) if d not in axes)
     if prod(t.shape) == 0:
         return fill_constant(graph, dtype, kept, identity(kind, dtype), prog, name)
-    shape = _canonical(t, axes)
-    out = _reduce_box(graph, shape.view, KINDS[kind], prog, name, dtype, t.dtype)
-    return shape.restore(out, kept)
+    count = prod(t.shape[d] for d in axes)
+    blocks = _padded_blocks(graph, t, axes, kind)
+    shape = _canonical(t if blocks is None else blocks, axes)
+    out = _reduce_box(graph, shape.view, KINDS[kind], prog, name, dtype, t.dtype, count)
+    if blocks is None:
+        return shape.restore(out, kept)
+    mark_padded(graph, graph.get_variable(out).id)
+    held = tuple(n for d, n in enumerate(blocks.shape) if d not in axes)
+    return _channels(shape.restore(out, held), 0 if 0 in axes else 1, t.shape[1])
+
+
+def _padded_blocks(graph: Graph, t: Tensor, axes: Sequence[int], kind: str) -> Tensor | None:
+    """Blocks [N, C/16, *spatial, 16] of an activation whose padded channels stay; else None."""
+    if len(t.shape) < 3 or 1 in axes or kind == "prod" or t.shape[1] % LANES == 0:
+        return None
+    return blocked_base(graph, t)
+
+
+def _channels(blocks: Tensor, dim: int, channels: int) -> Tensor:
+    """[.., C/16, *rest, 16] seen as [.., C, *rest]; `dim` is that of the blocks."""
+    rank = len(blocks.shape)
+    view = blocks.dim_shuffle((*range(dim + 1), rank - 1, *range(dim + 1, rank - 1)))
+    shape = view.shape
+    joined = view.reshape((*shape[:dim], shape[dim] * LANES, *shape[dim + 2 :]))
+    return joined.slice(0, channels, dim)
 
 
 def reduce_many(
@@ -171,26 +194,28 @@ def _reduce_box(
     name: str,
     dtype: DType,
     source: DType,
+    divisor: int = 1,
 ) -> Tensor:
-    """[outer, n, inner] to [outer * inner]."""
+    """[outer, n, inner] to [outer * inner]; a mean divides by `divisor`."""
     outer, n, inner = view.shape
     acc = f32 if source in (f16, bf16) and kind not in (2, 3) else source
     count = _chunks(outer, n, inner)
     if count == 1:
         cs = graph.add_compute_set(name)
-        out = _stage(graph, view, kind, cs, name, acc, dtype, n)
+        out = _stage(graph, view, kind, cs, name, acc, dtype, n, divisor)
         prog.add(program.Execute(cs))
         return out.flatten()
     step = -(-n // count)
     if inner == 1:
         step = -(-step // 16) * 16
     cs = graph.add_compute_set(name)
-    partial = _stage(graph, view, kind, cs, name, acc, acc, step)
+    first = 0 if kind == 7 else kind
+    partial = _stage(graph, view, first, cs, name, acc, acc, step)
     prog.add(program.Execute(cs))
     parts = partial.shape[0]
     again = partial.reshape((1, parts, outer * inner))
     second = 0 if kind == 6 else kind
-    return _reduce_box(graph, again, second, prog, name, dtype, acc)
+    return _reduce_box(graph, again, second, prog, name, dtype, acc, divisor)
 
 
 def _stage(
@@ -202,6 +227,7 @@ def _stage(
     acc: DType,
     dtype: DType,
     step: int,
+    divisor: int = 1,
 ) -> Tensor:
     """Partial results [parts, outer, inner], part p over elements [p * step, (p + 1) * step)."""
     outer, n, inner = view.shape
@@ -227,10 +253,12 @@ def _stage(
         "out": Edges.flat(out.flatten(), end - out_size, end),
         "x": Edges.boxes(view, lo, size),
     }
-    state = {"n": size[:, 1].astype(np.int32)}
+    state: dict[str, Any] = {"n": size[:, 1].astype(np.int32)}
     codelet = _codelet(view.dtype, acc, dtype, kind, inner)
     if "ReduceRows" not in codelet:
         state["cols"] = size[:, 2].astype(np.int32)
+    if "ReduceBool" not in codelet:
+        state["divisor"] = np.full(len(tile), divisor, np.float32)
     graph.add_vertices(cs, codelet, tile, edges, state, name=name)
     return out
 

@@ -12,6 +12,8 @@ from popops_harness import Program, check, compare, normal
 
 from poplar_py import popops
 from poplar_py.diagnostics import OptionError
+from poplar_py.poplar import program
+from poplar_py.poputil.blocked import add_blocked, blocked_base
 from poplar_py.types import DTYPES, bf16, bool_, f16, f32, f64, i8, i32, u8
 
 
@@ -52,6 +54,24 @@ def test_types(dtype: object, dims: tuple[int, ...]) -> None:
             normal(60, 70, dtype=dt),
             tolerance=tolerance,
         )
+
+
+@pytest.mark.parametrize("channels", [20, 32, 3])
+@pytest.mark.parametrize("dims", [(2, 3), (0,), (3,), (0, 2, 3)])
+def test_blocked_activations(channels: int, dims: tuple[int, ...]) -> None:
+    array = normal(2, channels, 9, 11)
+    p = Program()
+    blocks, view = add_blocked(p.graph, f32, array.shape, "blocks")
+    p.graph.set_tile_mapping(blocks, 3)
+    popops.zero(p.graph, blocks, p.prog)
+    p.prog.add(program.Copy(p.input(array), view))
+    mean = popops.reduce(p.graph, view, dims, "mean", p.prog)
+    top = popops.reduce(p.graph, view, dims, "max", p.prog)
+    got = p.run(mean, top)
+    compare(got[0], array.astype(np.float64).mean(dims), 1e-5)
+    compare(got[1], array.max(dims), 0.0)
+    if dims == (2, 3) and channels == 20:
+        assert blocked_base(p.graph, mean.reshape((2, 20, 1, 1))) is not None
 
 
 def test_logic() -> None:

@@ -2,7 +2,7 @@
 
 The order of one result depends on n only: ReduceRows (cols = 1) keeps 16 lanes that a fixed tree joins,
 then the rest one by one; ReduceCols goes through n one by one, 16 columns at a time.
-KIND: 0 sum, 1 prod, 2 max, 3 min, 4 and, 5 or, 6 sum of squares.
+KIND: 0 sum, 1 prod, 2 max, 3 min, 4 and, 5 or, 6 sum of squares, 7 sum divided by `divisor`.
 """
 
 NAMESPACE = "popops"
@@ -15,7 +15,7 @@ KIND = IntParam("KIND")
 
 def join(a, b, KIND):
     """Two partial results as one; b is an element for KIND 6."""
-    if KIND == 0:
+    if KIND == 0 or KIND == 7:
         return a + b
     if KIND == 1:
         return a * b
@@ -44,6 +44,13 @@ def tree(v, KIND):
     return sum16(v)
 
 
+def finish(total, divisor, KIND, OUT):
+    """A result as it is stored."""
+    if KIND == 7:
+        return cast(total / divisor, OUT)
+    return cast(total, OUT)
+
+
 @vertex
 class ReduceRows(Vertex, Generic[T, ACC, OUT, KIND]):
     """out[r] = reduction of x[r * n] .. x[r * n + n - 1], n >= 1."""
@@ -51,8 +58,10 @@ class ReduceRows(Vertex, Generic[T, ACC, OUT, KIND]):
     out: Output[Vector[OUT]]
     x: Input[Vector[T, ONE_PTR]]
     n: i32
+    divisor: f32
 
     def compute(self) -> None:
+        divisor = cast(self.divisor, ACC)
         for r in range(len(self.out)):
             at = r * self.n
             if self.n >= 16:
@@ -63,12 +72,12 @@ class ReduceRows(Vertex, Generic[T, ACC, OUT, KIND]):
                 total = tree(acc, KIND)
                 for k in range(whole, self.n):
                     total = join(total, cast(self.x[at + k], ACC), KIND)
-                self.out[r] = cast(total, OUT)
+                self.out[r] = finish(total, divisor, KIND, OUT)
             else:
                 small = first(cast(self.x[at], ACC), KIND)
                 for k in range(1, self.n):
                     small = join(small, cast(self.x[at + k], ACC), KIND)
-                self.out[r] = cast(small, OUT)
+                self.out[r] = finish(small, divisor, KIND, OUT)
 
 
 @vertex
@@ -79,8 +88,11 @@ class ReduceCols(Vertex, Generic[T, ACC, OUT, KIND]):
     x: Input[Vector[T, ONE_PTR]]
     n: i32
     cols: i32
+    divisor: f32
 
     def compute(self) -> None:
+        divisor = cast(self.divisor, ACC)
+        divisors = splat(divisor, 16)
         whole = self.cols // 16 * 16
         for r in range(len(self.out) // self.cols):
             row = r * self.n * self.cols
@@ -89,12 +101,12 @@ class ReduceCols(Vertex, Generic[T, ACC, OUT, KIND]):
                 for k in range(1, self.n):
                     v = cast(load_raw(self.x, row + k * self.cols + c, 16), ACC)
                     acc = join(acc, v, KIND)
-                store_raw(self.out, r * self.cols + c, cast(acc, OUT), 16)
+                store_raw(self.out, r * self.cols + c, finish(acc, divisors, KIND, OUT), 16)
             for c in range(whole, self.cols):
                 one = first(cast(self.x[row + c], ACC), KIND)
                 for k in range(1, self.n):
                     one = join(one, cast(self.x[row + k * self.cols + c], ACC), KIND)
-                self.out[r * self.cols + c] = cast(one, OUT)
+                self.out[r * self.cols + c] = finish(one, divisor, KIND, OUT)
 
 
 @vertex
