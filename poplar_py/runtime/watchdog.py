@@ -53,7 +53,8 @@ class Watchdog:
         main = threading.current_thread() is threading.main_thread()
         watch = _Watch(run, None if timeout is None else time.monotonic() + timeout, main)
         if main:
-            watch.old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+            old = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+            watch.old_fd = -1 if old == self._write else old  # an interrupted run may leave ours
         with self._lock:
             self._watches.append(watch)
         if timeout is not None:
