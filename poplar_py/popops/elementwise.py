@@ -45,7 +45,7 @@ __all__ = ["map", "map_in_place", "map_with_output", "split_work"]
 
 Ints = npt.NDArray[np.int64]
 WORKERS = 6
-MIN_VERTEX = 32
+MIN_VERTEX = 64
 """Fewest elements worth a vertex of their own."""
 MIN_BLOCK = 64
 """Smallest [rows, cols] block of a broadcast pattern with more than two levels."""
