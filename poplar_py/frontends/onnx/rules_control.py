@@ -1,4 +1,4 @@
-"""ONNX If, Loop and Scan: chosen, unrolled, or kept as device control flow."""
+"""ONNX If and Loop: chosen, unrolled, or kept as device control flow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from poplar_py.diagnostics import InputError, PoplarPyError, ShapeError, Unsuppo
 from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import Node, imports
-from poplar_py.frontends.onnx.values import Item, NeedsStatic, Val
+from poplar_py.frontends.onnx.values import Item, NeedsStatic, Seq, Val
 from poplar_py.ir.core import Graph, Op
 from poplar_py.ops import core, tensor
 from poplar_py.types import TensorType, i32, i64
 
-__all__ = ["counted", "device_loop"]
+__all__ = ["UNROLL_NODES", "counted", "device_loop", "stack_values"]
 
 UNROLL_NODES = 256
 """Unroll a loop when trips times nodes of its body is at most this."""
@@ -64,18 +64,37 @@ def _device_if(
     deps = cond.deps
     for name, ops, outs in zip(("then", "else"), blocks, results, strict=True):
         graph = Graph(name, (), ops)
-        for out in outs:
-            if not isinstance(out, Val):
-                raise UnsupportedOp("a branch gives a sequence or an optional", n.loc)
+        for out in _flat(outs, n):
             deps = deps | out.deps
             graph.outputs.append(b.use(out))
         graphs.append(graph)
+    if [_length(v) for v in results[0]] != [_length(v) for v in results[1]]:
+        raise ShapeError("the branches give sequences of different lengths", n.loc)
     made = core.If(b.use(cond), graphs[0], graphs[1], loc=n.loc)
     b.block.append(made)
-    tags = [out.tag if isinstance(out, Val) else "" for out in results[0]]
+    flat = iter(
+        Val(b, r.type, r, None, False, deps, out.tag)
+        for r, out in zip(made.results, _flat(results[0], n), strict=True)
+    )
     return [
-        Val(b, r.type, r, None, False, deps, tag) for r, tag in zip(made.results, tags, strict=True)
+        Seq([next(flat) for _ in out.items]) if isinstance(out, Seq) else next(flat)
+        for out in results[0]
     ]
+
+
+def _flat(outs: Sequence[Item], n: Node) -> list[Val]:
+    """Tensors of a branch, those of sequences one by one."""
+    flat: list[Val] = []
+    for out in outs:
+        for item in out.items if isinstance(out, Seq) else [out]:
+            if not isinstance(item, Val):
+                raise UnsupportedOp("a branch gives something that is no tensor", n.loc)
+            flat.append(item)
+    return flat
+
+
+def _length(item: Item) -> int:
+    return len(item.items) if isinstance(item, Seq) else -1
 
 
 def device_loop(
@@ -232,10 +251,10 @@ def _unroll(state: _Loop) -> list[Item] | None:
         i += 1
     if not i and state.scans:
         return [*values, *_empty_scans(state)]
-    return [*values, *(_stack(b, parts) for parts in scans)]
+    return [*values, *(stack_values(b, parts) for parts in scans)]
 
 
-def _stack(b: Builder, parts: list[Val]) -> Val:
+def stack_values(b: Builder, parts: list[Val]) -> Val:
     return b.concat([b.unsqueeze(p, 0) for p in parts], 0)
 
 
@@ -305,98 +324,3 @@ def _on_device(state: _Loop) -> list[Item]:
 
 def _true(val: Val) -> bool:
     return val.const is not None and bool(val.const.reshape(-1)[0])
-
-
-@imports("Scan")
-def scan(b: Builder, n: Node) -> Sequence[Item]:
-    if n.version < 9:
-        return _scan_batches(b, n)
-    return _scan(b, n, n.tensors(), n.ints("scan_input_directions"), n.ints("scan_input_axes"))
-
-
-def _scan_batches(b: Builder, n: Node) -> list[Val]:
-    """Opset 8: a leading batch axis, and perhaps lengths."""
-    if n.has(0):
-        raise b.refuse("Scan with sequence lengths (opset 8) is not supported")
-    inputs = n.tensors(1)
-    results: list[list[Val]] = []
-    for k in range(inputs[0].shape[0]):
-        picked = [b.pick(x, 0, k) for x in inputs]
-        results.append(_scan(b, n, picked, n.ints("directions"), ()))
-    return [_stack(b, list(parts)) for parts in zip(*results, strict=True)]
-
-
-def _scan(
-    b: Builder, n: Node, inputs: list[Val], directions: Sequence[int], axes: Sequence[int]
-) -> list[Val]:
-    body = n.graph("body")
-    count = n.int("num_scan_inputs")
-    states, sources = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
-    if not 0 < count <= len(inputs):
-        raise InputError(f"{count} scan inputs of {len(inputs)}", n.loc)
-    lines: list[Val] = []
-    for i, x in enumerate(sources):
-        axis = (axes[i] if axes else 0) % max(x.rank, 1)
-        x = b.transpose(x, [axis, *(j for j in range(x.rank) if j != axis)])
-        lines.append(b.flip(x, 0) if directions and directions[i] else x)
-    trip = lines[0].shape[0]
-    if any(x.shape[0] != trip for x in lines):
-        raise ShapeError("scan inputs differ in length", n.loc)
-    scans = len(body.output) - len(states)
-
-    def once(values: list[Val], parts: list[Val]) -> list[Val]:
-        outs = n.scope.import_subgraph(body, [*values, *parts])
-        return [v for v in outs if isinstance(v, Val)]
-
-    if trip * max(1, len(body.node)) <= UNROLL_NODES:
-        values = list(states)
-        stacks: list[list[Val]] = [[] for _ in range(scans)]
-        for i in range(trip):
-            outs = once(values, [b.pick(x, 0, i) for x in lines])
-            values = outs[: len(states)]
-            for stack, part in zip(stacks, outs[len(states) :], strict=True):
-                stack.append(part)
-        results = [*values, *(_stack(b, s) for s in stacks)]
-    else:
-        results = _scan_loop(b, states, lines, trip, once)
-    return _scan_outputs(b, n, results, len(states))
-
-
-def _scan_loop(
-    b: Builder,
-    states: list[Val],
-    lines: list[Val],
-    trip: int,
-    once: Callable[[list[Val], list[Val]], list[Val]],
-) -> list[Val]:
-    with b.region():
-        probe = once(list(states), [b.pick(x, 0, 0) for x in lines])
-    kinds = [p.type for p in probe[len(states) :]]
-    buffers = [
-        b.const(np.broadcast_to(np.zeros((), k.dtype.numpy), (trip, *k.static_shape)))
-        for k in kinds
-    ]
-
-    def step(i: Val, values: list[Val]) -> tuple[Val | None, list[Val]]:
-        parts = [
-            b.reshape(b.emit(tensor.DynamicSlice, x, i, axis=0, size=1), x.shape[1:]) for x in lines
-        ]
-        outs = once(values[: len(states)], parts)
-        kept = outs[: len(states)]
-        for buffer, part in zip(values[len(states) :], outs[len(states) :], strict=True):
-            kept.append(b.emit(tensor.DynamicUpdate, buffer, b.unsqueeze(part, 0), i, axis=0))
-        return None, kept
-
-    return device_loop(b, step, [*states, *buffers], trip=trip)
-
-
-def _scan_outputs(b: Builder, n: Node, results: list[Val], states: int) -> list[Val]:
-    axes, backward = n.ints("scan_output_axes"), n.ints("scan_output_directions")
-    out = results[:states]
-    for i, x in enumerate(results[states:]):
-        x = b.flip(x, 0) if backward and backward[i] else x
-        axis = axes[i] % x.rank if axes else 0
-        order = list(range(1, x.rank))
-        order.insert(axis, 0)
-        out.append(b.transpose(x, order))
-    return out
