@@ -340,19 +340,26 @@ class Kernel:
     ) -> None:
         """A run without a size must at least lie inside tile memory."""
         e = self.e
-        limit = self._in_prologue("getelementptr i64, ptr %ctx, i64 6")
-        total = self._in_prologue(f"load i64, ptr {limit}, align 8")
-        start = e.op(f"ptrtoint ptr {pointer} to i64")
-        origin = self._in_prologue("ptrtoint ptr %base to i64")
-        offset = e.op(f"sub i64 {start}, {origin}")
+        limit = self._elements_after(pointer, size)
+        if lanes == 1:
+            self.fail_if(e.op(f"icmp uge i64 {index}, {limit}"), 1, field, index, "-1")
+            return
         end = e.op(f"add i64 {index}, {lanes}")
-        bytes_end = e.op(f"mul i64 {end}, {size}")
-        last = e.op(f"add i64 {offset}, {bytes_end}")
-        beyond = e.op(f"icmp ugt i64 {last}, {total}")
-        huge = e.op(f"icmp ugt i64 {index}, 1099511627776")
-        bad = e.op(f"or i1 {beyond}, {huge}")
+        before, beyond = e.op(f"icmp slt i64 {index}, 0"), e.op(f"icmp sgt i64 {end}, {limit}")
+        self.fail_if(e.op(f"or i1 {before}, {beyond}"), 1, field, index, "-1")
+
+    def _elements_after(self, pointer: str, size: int) -> str:
+        """How many elements lie between a pointer and the end of tile memory."""
+        e = self.e
+        word = self._in_prologue("getelementptr i64, ptr %ctx, i64 6")
+        total = self._in_prologue(f"load i64, ptr {word}, align 8")
         known = self._in_prologue(f"icmp ne i64 {total}, 0")
-        self.fail_if(e.op(f"and i1 {known}, {bad}"), 1, field, index, "-1")
+        end = self._in_prologue(f"select i1 {known}, i64 {total}, i64 {1 << 62}")
+        origin = self._in_prologue("ptrtoint ptr %base to i64")
+        start = e.op(f"ptrtoint ptr {pointer} to i64")
+        room = e.op(f"sub i64 {end}, {e.op(f'sub i64 {start}, {origin}')}")
+        count = e.op(f"ashr i64 {room}, {size.bit_length() - 1}")
+        return e.intrinsic("smax", "i64", count, "0")
 
     def fail_if(self, cond: str, code: int, field: int, index: str, size: str) -> None:
         """Report an error and leave the kernel when `cond` holds."""

@@ -4,7 +4,7 @@ A worker issues one bundle per worker cycle: a main instruction (integers, loads
 and beside it one auxiliary instruction (floating point, 8 bytes wide). A straight piece of code
 takes max(main, auxiliary) cycles; latencies are hidden because six workers take turns. Loads and
 stores move 8 bytes; addresses that follow loop counters are post-incremented for free. Costs of
-functions are those of `reference` tables for PopLibs' codelets (per element, 2 floats or 4 halves
+functions are those of PopLibs' published cycle estimators (per element, 2 floats or 4 halves
 a step); figures marked "own" are estimates.
 
 Trip counts follow from field sizes and state, so that cycles are a NumPy function of them. What
