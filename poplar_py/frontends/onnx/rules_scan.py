@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 @imports("Scan")
-def scan(b: Builder, n: Node) -> Sequence[Item]:
+def scan(b: Builder, n: Node) -> Sequence[Val]:
     if n.version < 9:
         return _scan_batches(b, n)
     return _scan(b, n, n.tensors(), n.ints("scan_input_directions"), n.ints("scan_input_axes"))
