@@ -78,7 +78,8 @@ def _modulo(a: Any, b: Any) -> Any:
 
 def _bits(op: Function) -> Function:
     def function(a: Any, b: Any) -> Any:
-        return op(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # an unknown size is NaN
+            return op(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.float64)
 
     return function
 

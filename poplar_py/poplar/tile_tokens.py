@@ -175,8 +175,9 @@ class Tokens:
         if self.word == "(":
             return self._joined()
         first = self.integer()
-        if not self.take("["):
+        if self.word != "[" or self.kinds[self.at + 1] != "dim":
             return as_ints([first])
+        self.next()
         out = as_ints([first])
         while True:
             digit = self._digit()

@@ -43,7 +43,9 @@ class AutoReport:
             shown = profile_summary(executable, options={"showVarStorage": "true"})
             self._write("variables.txt", shown)
         if self._wants("outputSerializedGraph"):
-            self._write("graph.pir", print_tile_module(graph, list(programs)))
+            self._write(
+                "graph.pir", print_tile_module(graph, list(programs), inline_resources=True)
+            )
 
     def ran(self, executable: Executable, runs: npt.NDArray[np.int64]) -> None:
         """The report after a run; ``runs`` int64[steps] of all runs so far. Raises FileError."""
