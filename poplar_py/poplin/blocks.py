@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Blocks", "Finish", "Group", "base_of"]
 
+TOUCH_ROWS = 3
+"""Rows of pixels a 1 x 1 block asks for ahead of time."""
+NEAR_CACHE = 768 * 1024
+"""Bytes of inputs that stay in a core's own caches; larger ones are worth asking for."""
 MAX_HINTS = 24
 """Most cache lines a vertex asks for per row; weights used less than that are not worth it."""
 Ints = npt.NDArray[np.int64]
@@ -223,16 +227,19 @@ class Blocks:
         """
         p = self.plan.problem
         share = len(g.x0) * self.rows
+        pixels = p.rows * p.width * p.stride**2 * p.in_blocks * p.chans * self.dtype.size
+        touch = TOUCH_ROWS if pixels > NEAR_CACHE and p.kernel_width == 1 else 0
+        none: dict[str, Ints | int] = {"ahead": 0, "line": 0, "lines": 0, "touch": touch}
         if self.plan.by_rows or self.plan.output_groups * self.plan.splits < 4:
-            return {"ahead": 0, "line": 0, "lines": 0}
+            return none
         least = p.in_blocks // self.plan.splits
         nbytes = -(-p.in_blocks // self.plan.splits) * per_block * self.dtype.size
         rows = max(least * p.kernel_rows, 1)
         lines = -(-nbytes // (64 * share * rows))
         if lines > MAX_HINTS:
-            return {"ahead": 0, "line": 0, "lines": 0}
+            return none
         part = g.row * len(g.x0) + g.block
-        return {"ahead": share, "line": part * lines * rows, "lines": lines}
+        return none | {"ahead": share, "line": part * lines * rows, "lines": lines}
 
     # ------------------------------------------------------------------ variables
     def output(self, channels: int, spatial: tuple[int, ...], name: str) -> tuple[Tensor, Tensor]:

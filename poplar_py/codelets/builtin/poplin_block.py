@@ -84,7 +84,8 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
     """out[nb][p][16] = epilogue(sum over rows, c, kx of w[row][c][nb][kx] x[row][p S + kx DX][c]).
 
     While it sums, it asks for part of the weights that the vertex `ahead` rows on will stream: `lines`
-    cache lines a row, from line `line`. That is a hint to the host and nothing else.
+    cache lines a row, from line `line`; `touch` rows ahead it asks for its own pixels. Those are hints
+    to the host and nothing else.
     """
 
     out: Vector[Output[Vector[f32 if PARTIAL else T, ONE_PTR]]]
@@ -97,6 +98,7 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
     ahead: i32
     line: i32
     lines: i32
+    touch: i32
 
     ACT = EP % 16
     POST = EP // 16
@@ -113,6 +115,11 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
             left = self.x[r * self.STEP]
             body = self.x[r * self.STEP + self.HAS_L]
             right = self.x[r * self.STEP + self.STEP - 1]
+            if KW == 1 and self.touch > 0:
+                later = min(r + self.touch, len(self.x) // self.STEP - 1)
+                ahead = self.x[later * self.STEP + self.HAS_L]
+                for p in unroll(PX):
+                    prefetch(ahead, p * S * PITCH)
             for j in range(self.lines):
                 at_line = self.line + r * self.lines + j
                 prefetch(self.w, at_line * (64 // size_of(T)), self.ahead)
