@@ -238,8 +238,9 @@ class Blocks:
         lines = -(-nbytes // (64 * share * rows))
         if lines > MAX_HINTS:
             return none
-        part = g.row * len(g.x0) + g.block
-        return none | {"ahead": share, "line": part * lines * rows, "lines": lines}
+        part: Ints = g.row * len(g.x0) + g.block
+        first: Ints = part * (lines * rows)
+        return none | {"ahead": share, "line": first, "lines": lines}
 
     # ------------------------------------------------------------------ variables
     def output(self, channels: int, spatial: tuple[int, ...], name: str) -> tuple[Tensor, Tensor]:
