@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
 from models import MODELS, inputs_of, write
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -142,7 +143,7 @@ def measure(name: str, folder: Path, args: argparse.Namespace) -> Result:
 
 def show(results: list[Result], mean: float) -> None:
     """The table for people."""
-    table = Table(title="host latency, best of rounds")
+    table = Table(title="host latency, best of rounds", box=SIMPLE, pad_edge=False)
     for head in ("model", "ours", "onnxruntime", "ratio", "error", "vertices", "supersteps",
                  "IPU cycles", "IPUs", "cold", "warm", "peak"):  # fmt: skip
         table.add_column(head, justify="left" if head == "model" else "right")
@@ -152,7 +153,7 @@ def show(results: list[Result], mean: float) -> None:
             f"{r.error:.2g}", f"{r.vertices:,}", str(r.supersteps), f"{r.cycles:,}", str(r.ipus),
             f"{r.cold_compile:.2f} s", f"{r.warm_compile:.2f} s", f"{r.peak_bytes / 2**20:.0f} MiB",
         )  # fmt: skip
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(table)
     console.print(f"geometric mean of the ratios: {mean:.3f}")
 

@@ -33,7 +33,6 @@ class ModelEngine:
         self.executable = executable
         self.options = options
         self._tile: TileEngine | None = None
-        self._counts: Any = None
         self._seconds: float | None = None
 
     def prepare(self) -> TileEngine:
@@ -61,7 +60,6 @@ class ModelEngine:
         engine.run(0, timeout=timeout)
         outputs = {port.name: self._output(engine, port) for port in signature.outputs}
         self._seconds = time.perf_counter() - begin
-        self._counts = engine.cycles().runs
         return outputs
 
     def _output(self, engine: TileEngine, port: Port) -> Array:
@@ -80,4 +78,6 @@ class ModelEngine:
 
     def report(self) -> Report:
         """The report of the last run; before any, the static one."""
-        return self.executable.report(self._counts, self._seconds)
+        if self._tile is None or self._seconds is None:
+            return self.executable.static_report()
+        return self.executable.report(self._tile.cycles().runs, self._seconds)
