@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from poplar_py import poplin, popnn
 from poplar_py.ir import Value
@@ -68,9 +68,7 @@ def _matmul(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
     shape, name = op.result.type.static_shape, ctx.name(op)
 
     def emit(graph: Graph, prog: Sequence, bias: Array | None, epilogue: Epilogue | None) -> Tensor:
-        out = poplin.mat_mul(
-            graph, a, b, prog, name, bias=bias, epilogue=epilogue, out_dtype=dtype
-        )
+        out = poplin.mat_mul(graph, a, b, prog, name, bias=bias, epilogue=epilogue, out_dtype=dtype)
         return out.reshape(shape)
 
     if op.a.rank == 1 or op.b.rank == 1:
@@ -94,23 +92,54 @@ def _bias(ctx: LowerContext, value: Value | None) -> Operand | None:
 
 
 def _conv(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
+    """Spatial dims of one pixel that the kernel does not reach beyond are left out."""
+    keep = _spatial_dims(op)
+    rank = op.x.rank - 2
     params = poplin.ConvParams.of(
-        op.x.rank - 2,
-        strides=op.strides,
-        pads=op.pads,
-        dilations=op.dilations,
+        len(keep),
+        strides=[op.strides[d] for d in keep],
+        pads=[op.pads[d] for d in keep] + [op.pads[d + rank] for d in keep],
+        dilations=[op.dilations[d] for d in keep],
         groups=op.groups,
     )
-    x, w, own = ctx.tensor(op.x), ctx.operand(op.w), _bias(ctx, op.bias)
-    name = ctx.name(op)
+
+    def fewer(t: Operand) -> Operand:
+        """An operand or result without the dims that are left out."""
+        if len(t.shape) != rank + 2 or len(keep) == rank:
+            return t
+        return t.reshape((*t.shape[:2], *(t.shape[2 + d] for d in keep)))
+
+    x, w = fewer(ctx.tensor(op.x)), fewer(ctx.operand(op.w))
+    own, name, shape = _bias(ctx, op.bias), ctx.name(op), op.result.type.static_shape
 
     def emit(graph: Graph, prog: Sequence, bias: Array | None, epilogue: Epilogue | None) -> Tensor:
         first = own if own is not None else bias
-        return poplin.convolution(
-            graph, x, w, first, params, prog, name, epilogue=epilogue, out_dtype=dtype
+        if epilogue is not None and len(keep) != rank:
+            tensors = cast("tuple[Tensor, ...]", tuple(fewer(t) for t in epilogue.tensors))
+            epilogue = Epilogue(epilogue.expr, tensors)
+        out = poplin.convolution(
+            graph,
+            cast("Tensor", x),
+            w,
+            first,
+            params,
+            prog,
+            name,
+            epilogue=epilogue,
+            out_dtype=dtype,
         )
+        return out.reshape(shape)
 
     put_off(ctx, op, emit, 1, own is not None)
+
+
+def _spatial_dims(op: Any) -> list[int]:
+    """The spatial dims a convolution has to slide over; one at least."""
+    rank = op.x.rank - 2
+    x, w = op.x.type.static_shape[2:], op.w.type.static_shape[2:]
+    pads = [op.pads[d] + op.pads[d + rank] for d in range(rank)]
+    keep = [d for d in range(rank) if (x[d], w[d], pads[d]) != (1, 1, 0)]
+    return keep or [rank - 1]
 
 
 @rule("nn.conv")
