@@ -92,6 +92,19 @@ def test_mlp_and_cnn() -> None:
     check(cnn, normal(2, 3, 12, 12), tolerance=2e-4)
 
 
+@pytest.mark.parametrize("size", [(40, 1), (1, 40), (1, 1)])
+def test_convolution_over_single_pixels(size: tuple[int, int]) -> None:
+    kernel = tuple(3 if n > 1 else 1 for n in size)
+    pads = tuple(1 if n > 1 else 0 for n in size) * 2
+    w, c = normal(24, 16, *kernel), normal(24)
+
+    def build(b: Builder, x: Value, r: Value) -> Value:
+        h = b.add(R["nn.conv"], x, b.constant(w), b.constant(c), (1, 1), pads, (1, 1))
+        return b.add(R["nn.relu"], b.add(R["math.add"], h, r))
+
+    check(build, normal(1, 16, *size), normal(1, 24, *size), tolerance=1e-4)
+
+
 def test_layout_ops_cost_no_vertices() -> None:
     def views(b: Builder, x: Value) -> Value:
         y = b.add(R["tensor.transpose"], x, (2, 0, 1))
