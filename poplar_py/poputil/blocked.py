@@ -2,8 +2,9 @@
 
 An activation [N, C, *spatial] lives in a variable [N][C/16][*spatial][16], a matrix [B, M, K] in
 [B][K/16][M][16]. The last block is padded to 16 lanes; whoever makes such a variable registers it
-(`mark_padded`) and promises that the padding lanes always hold finite numbers. Consumers ask for the
-address of every 16-lane vector of a view (`lane_addresses`) and read it in place where they may.
+(`mark_padded`) and promises that the padding lanes always hold finite numbers. Consumers ask for
+the address of every 16-lane vector of a view (`lane_addresses`) and read it in place where they
+may.
 """
 
 from __future__ import annotations
@@ -117,8 +118,8 @@ def variable_ids(graph: Graph, address: Ints) -> Ints:
 def lane_addresses(graph: Graph, tensor: Tensor) -> Ints | None:
     """Addresses of the 16-lane vectors of a view [*P, C]: int64[C/16, *P].
 
-    None unless every vector is one run of 16 elements; a last block of fewer channels counts when it
-    lies in a marked variable, at a multiple of 16.
+    None unless every vector is one run of 16 elements; a last block of fewer channels counts when
+    it lies in a marked variable, at a multiple of 16.
     """
     *outer, channels = tensor.shape
     last = len(outer)
@@ -140,10 +141,10 @@ def lane_addresses(graph: Graph, tensor: Tensor) -> Ints | None:
 
 
 def lane_segments(graph: Graph, tensor: Tensor) -> tuple[Ints, Ints] | None:
-    """As `lane_addresses`, for channels joined from several blocked tensors whose blocks are not full.
+    """As `lane_addresses`, for channels joined from blocked tensors whose blocks are not full.
 
-    Returns the addresses [blocks, *P] and the channel of every lane, int64[16 blocks], -1 for padding;
-    None when the channels do not lie in blocks.
+    Returns the addresses [blocks, *P] and the channel of every lane, int64[16 blocks], -1 for
+    padding; None when the channels do not lie in blocks.
     """
     *outer, channels = tensor.shape
     first = tensor
@@ -193,7 +194,7 @@ def _tail_addresses(graph: Graph, tail: Tensor) -> Ints | None:
 
 
 def blocked_base(graph: Graph, tensor: Tensor) -> Tensor | None:
-    """The blocks [N, C/16, *spatial, 16] of a view [N, C, *spatial] that is all of one marked variable.
+    """The blocks [N, C/16, *spatial, 16] of a view [N, C, *spatial] of all of a marked variable.
 
     For element-wise operations, which may then work on the padding lanes too. None otherwise.
     """

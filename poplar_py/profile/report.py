@@ -198,7 +198,7 @@ class Report:
                 int(tiles[k]),
                 bool(items.always[k]),
             )
-            for k in order.tolist()
+            for k in map(int, order)
         ]
 
     def to_json(self) -> dict[str, object]:

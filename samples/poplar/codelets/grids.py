@@ -49,7 +49,7 @@ class Heat(Vertex):
 
 @vertex
 class Life(Vertex):
-    """The next generation of cells: near holds the eight neighbours of each, one list a direction."""
+    """The next generation: near holds the eight neighbours of each cell, a list a direction."""
 
     near: Vector[Input[Vector[i32]]]
     cells: Input[Vector[i32]]
