@@ -1,4 +1,15 @@
-"""Matrix products and convolutions, planned over tiles."""
+"""Matrix products and convolutions, planned over tiles.
+
+`convolution` and `mat_mul` choose a path by element type and shape:
+
+    blocks    f32 and f16: 16 outputs a vector, sums in registers (`plan`, `inputs`, `blocks`, and the
+              kernels in codelets/builtin/poplin_block.py); inputs are read where they lie when their
+              pieces fit (`lanes`), weights are laid out as one stream a vertex (`weights`)
+    generic   every other type: one simple vertex a block (`generic`, poplin_generic.py)
+
+Biases, residuals and activations run inside the block vertices (`epilogue`). `plan_report(graph)`
+says how each product was cut.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,19 +12,18 @@ from poplar_py.poplar import Edges, Mapping
 from poplar_py.poplar.program import Copy, Execute
 from poplar_py.poplin.blocks import Blocks, Finish, Group, base_of
 from poplar_py.poplin.epilogue import Inline
-from poplar_py.poplin.generic import planar_input
+from poplar_py.poplin.inputs import Job, Shape, channel_lanes, input_tables
 from poplar_py.poplin.lanes import (
     RowTable,
     Window,
     blocked_copy,
-    halo_table,
     one_piece,
     spatial_lanes,
     spatial_segments,
 )
 from poplar_py.poplin.params import ConvParams
-from poplar_py.poplin.place import TileRange, block_mapping, dilate_view, pad_view, spread
-from poplar_py.poplin.plan import Plan, Problem, piece_widths, plan_for
+from poplar_py.poplin.place import TileRange, block_mapping, pad_view, spread
+from poplar_py.poplin.plan import Plan, Problem, make_plan, piece_widths, remember
 from poplar_py.poplin.weights import (
     Reduced,
     at_lanes,
@@ -48,59 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bias_tensor", "block_conv", "block_conv_applies", "residual_lanes"]
 
-PLANAR_CHANNELS = 8
-"""Fewer input channels than this are read as planar rows."""
 Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The sizes of one convolution over three spatial dims."""
-
-    n: int
-    c: int
-    spatial: tuple[int, int, int]
-    o: int
-    out: tuple[int, int, int]
-    kernel: tuple[int, int, int]
-
-    @property
-    def kernel_rows(self) -> int:
-        return self.kernel[0] * self.kernel[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Where one convolution goes."""
-
-    graph: Graph
-    prog: Sequence
-    name: str
-    tiles: TileRange
-    dtype: DType
-    params: ConvParams
-    shape: Shape
-    unit: int = 0
-    matrix: bool = False
-    images: bool = False
-    source: Ints | None = None
-    """Addresses of the input's lanes when they are known already."""
-
-    @property
-    def depthwise(self) -> bool:
-        return self.params.groups > 1 and self.params.groups == self.shape.c == self.shape.o
-
-    @property
-    def planar(self) -> bool:
-        few = self.shape.c < PLANAR_CHANNELS
-        return few and self.params.groups == 1 and not self.matrix and not self.images
-
-    def lanes(self, x: Tensor) -> Ints | None:
-        """Addresses of the lane vectors of x: [input blocks, N, D, H, W], or None."""
-        if self.source is not None:
-            return self.source
-        found = spatial_lanes(self.graph, x)
-        return channel_lanes(found, self.shape.n) if found is not None and self.images else found
 
 
 def block_conv_applies(x: Tensor, w: Operand, dtype: DType, params: ConvParams) -> bool:
@@ -149,15 +96,16 @@ def block_conv(
     if segments is not None and isinstance(w, np.ndarray):
         taps = at_lanes(w, segments[1])
         job = replace(job, shape=replace(shape, c=len(segments[1])), source=segments[0])
-    plan = plan_for(graph, name, _problem(job))
+    plan = make_plan(_problem(job))
     blocks = Blocks(graph, plan, shape.n, job.dtype, prog, name, tiles)
     groups = blocks.groups()
-    found = _input_tables(job, x, groups)
+    found = input_tables(job, x, groups)
     if found is None:
         return block_conv(
             graph, x, w, bias, params, prog, name, tiles, form, residual, unit, matrix, False
         )
     tables, windows = found
+    remember(graph, name, plan)
     weights, per_block, first = _weights(job, taps, blocks)
     finish = Finish(
         form,
@@ -190,11 +138,6 @@ def lanes_are_images(x: Tensor, w: Operand, params: ConvParams) -> bool:
     n, channels = x.shape[:2]
     few = channels < LANES and w.shape[0] <= 2 * LANES
     return few and n % LANES == 0 and params.groups == 1 and isinstance(w, np.ndarray)
-
-
-def channel_lanes(lanes: Ints, n: int) -> Ints:
-    """Lanes of images [1, N C, ...] as [C, N, ...]."""
-    return np.ascontiguousarray(lanes[0].reshape((n, -1, *lanes.shape[2:])).swapaxes(0, 1))
 
 
 def _problem(job: Job) -> Problem:
@@ -232,84 +175,6 @@ def _problem(job: Job) -> Problem:
         nb_limit=limit,
         images=job.images,
     )
-
-
-# ---------------------------------------------------------------------- inputs
-def _input_tables(
-    job: Job, x: Tensor, groups: list[Group]
-) -> tuple[list[RowTable], list[Window]] | None:
-    """The rows of every vertex group, in place where they are whole, else from a copy.
-
-    None when lanes known beforehand do not serve in place.
-    """
-    if job.planar:
-        return _planar_tables(job, x, groups)
-    kw = job.shape.kernel[2]
-    windows = [Window.of(g.px, job.params, kw, True) for g in groups]
-    if job.params.input_dilations == (1, 1, 1):
-        lanes = job.lanes(x)
-        if lanes is not None:
-            tables = _halo_tables(job, job.params, lanes, groups, windows)
-            if tables is not None and all(t.inside for t in tables):
-                return tables, windows
-    if job.source is not None:
-        return None
-    params = job.params
-    for dim in range(3):
-        x = dilate_view(job.graph, x, dim + 2, params.input_dilations[dim])
-    low, high = params.pads_lower[2], params.pads_upper[2]
-    x = pad_view(job.graph, x, 4, min(low, 0), min(high, 0))
-    pads = (max(low, 0), max(high, 0))
-    params = replace(
-        params,
-        pads_lower=(*params.pads_lower[:2], 0),
-        pads_upper=(*params.pads_upper[:2], 0),
-        input_dilations=(1, 1, 1),
-    )
-    copy = blocked_copy(job.graph, x, job.prog, f"{job.name}/rows", job.tiles, pads=pads)
-    lanes = job.lanes(copy)
-    assert lanes is not None
-    windows = [Window.of(g.px, params, kw, False) for g in groups]
-    tables = _halo_tables(job, params, lanes, groups, windows)
-    assert tables is not None
-    return tables, windows
-
-
-def _halo_tables(
-    job: Job, params: ConvParams, lanes: Ints, groups: list[Group], windows: list[Window]
-) -> list[RowTable] | None:
-    out, kernel = job.shape.out[:2], job.shape.kernel[:2]
-    tables: list[RowTable] = []
-    for g, window in zip(groups, windows, strict=True):
-        table = halo_table(job.graph, job.dtype, lanes, params, out, kernel, window, g.x0)
-        if table is None:
-            return None
-        tables.append(table)
-    return tables
-
-
-def _planar_tables(job: Job, x: Tensor, groups: list[Group]) -> tuple[list[RowTable], list[Window]]:
-    params, s = job.params, job.shape
-    planes = planar_input(job.graph, x, params, job.prog, f"{job.name}/planes", job.tiles)
-    _, _, depth, height, chans, pitch = planes.shape
-    kd, kh, kw = s.kernel
-    d = np.arange(s.out[0])[:, None] * params.strides[0] + np.arange(kd) * params.dilations[0]
-    h = np.arange(s.out[1])[:, None] * params.strides[1] + np.arange(kh) * params.dilations[1]
-    # [N, od, oh, C, kd, kh]
-    line = (
-        np.arange(s.n).reshape(-1, 1, 1, 1, 1) * depth + d[None, :, None, :, None]
-    ) * height + h[None, None, :, None, :]
-    row = line[:, :, :, None] * chans + np.arange(chans).reshape(1, 1, 1, -1, 1, 1)
-    start = base_of(planes) + row.reshape((s.n * s.out[0] * s.out[1], chans, kd * kh)) * pitch
-    tables: list[RowTable] = []
-    windows: list[Window] = []
-    for g in groups:
-        window = Window.of(g.px, params, kw, False)
-        shift = (g.x0 * params.strides[2]).reshape(-1, 1, 1, 1)
-        length = np.full(kd * kh, window.body, np.int64)
-        tables.append(RowTable(start[None] + shift, length, True))
-        windows.append(window)
-    return tables, windows
 
 
 # ---------------------------------------------------------------------- weights and extras

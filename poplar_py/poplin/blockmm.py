@@ -20,7 +20,7 @@ from poplar_py.poplin.epilogue import Inline
 from poplar_py.poplin.lanes import RowTable, Window, blocked_copy, halo_table, one_piece
 from poplar_py.poplin.params import ConvParams
 from poplar_py.poplin.place import TileRange, block_mapping, spread
-from poplar_py.poplin.plan import Problem, piece_widths, plan_for
+from poplar_py.poplin.plan import Problem, make_plan, piece_widths, remember
 from poplar_py.poputil.blocked import (
     LANES,
     blocks_of,
@@ -99,7 +99,8 @@ def computed_mat_mul(
         tiles=tiles.count,
         read_piece=piece_widths(m)[0],
     )
-    plan = plan_for(graph, name, problem)
+    plan = make_plan(problem)
+    remember(graph, name, plan)
     blocks = Blocks(graph, plan, batch, dtype, prog, name, tiles)
     groups = blocks.groups()
     tables = _row_tables(graph, a, groups, dtype, prog, name, tiles)

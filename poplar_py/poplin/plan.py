@@ -24,9 +24,9 @@ __all__ = [
     "Problem",
     "make_plan",
     "piece_widths",
-    "plan_for",
     "plan_report",
     "plans",
+    "remember",
 ]
 
 EXCHANGE_BYTES = 4
@@ -272,16 +272,14 @@ def _score(p: Problem, px: int, nb: int, splits: int) -> tuple[float, Plan]:
 _plans: weakref.WeakKeyDictionary[Graph, dict[str, Plan]] = weakref.WeakKeyDictionary()
 
 
-def plan_for(graph: Graph, name: str, problem: Problem) -> Plan:
-    """The best plan, remembered under a name for `plans` and `plan_report`."""
-    plan = make_plan(problem)
+def remember(graph: Graph, name: str, plan: Plan) -> None:
+    """Keep a plan under a name for `plans` and `plan_report`."""
     kept = _plans.setdefault(graph, {})
     label, number = name, 1
     while label in kept:
         number += 1
         label = f"{name} ({number})"
     kept[label] = plan
-    return plan
 
 
 def plans(graph: Graph) -> dict[str, Plan]:
