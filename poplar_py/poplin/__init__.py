@@ -2,8 +2,8 @@
 
 `convolution` and `mat_mul` choose a path by element type and shape:
 
-    blocks    f32 and f16: 16 outputs a vector, sums in registers (`plan`, `inputs`, `blocks`, and the
-              kernels in codelets/builtin/poplin_block.py); inputs are read where they lie when their
+    blocks    f32 and f16: 16 outputs a vector, sums in registers (`plan`, `inputs`, `blocks`, and
+              the kernels in poplin_block.py); inputs are read where they lie when their
               pieces fit (`lanes`), weights are laid out as one stream a vertex (`weights`)
     generic   every other type: one simple vertex a block (`generic`, poplin_generic.py)
 
