@@ -1,4 +1,4 @@
-"""Writes the generated documents: the op table, the pass list, the codelet list.
+"""Writes the generated documents: op table, pass list, codelet list, names of Poplar.
 
 python docs/generate.py            write
 python docs/generate.py --check    exit 1 when a document is out of date
@@ -71,10 +71,31 @@ def codelets_document() -> str:
     return HEAD + text + table(("codelet", "kind", "fields", "does", "file"), rows)
 
 
+def names_document() -> str:
+    """Names of Poplar and its libraries against ours (poplar_names.tsv)."""
+    lines = (FOLDER / "poplar_names.tsv").read_text().splitlines()
+    parts: dict[str, list[tuple[str, ...]]] = {}
+    count: dict[str, int] = {}
+    for line in lines[1:]:
+        part, name, uses, status, path, note = line.split("\t")
+        said = f"{status}: {note}" if note else status
+        where = f"`{path.removeprefix('poplar_py.')}`" if path else ""
+        parts.setdefault(part, []).append((f"`{name}`", uses, said, where))
+        count[status] = count.get(status, 0) + 1
+    total = ", ".join(f"{n} {status}" for status, n in sorted(count.items()))
+    text = f"# Names of Poplar and its libraries\n\nOf {sum(count.values())} names: {total}.\n"
+    text += "Programs: how many of 202 public C++ files that use Poplar name it. Paths are below\n"
+    text += "the package `poplar_py`; `tests/test_poplar_names.py` looks up each of them.\n"
+    for part, rows in parts.items():
+        text += f"\n## {part}\n\n" + table(("Poplar", "programs", "here", "path"), rows)
+    return HEAD + text
+
+
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "ops.md": ops_document,
     "passes.md": passes_document,
     "codelets.md": codelets_document,
+    "poplar_names.md": names_document,
 }
 
 
