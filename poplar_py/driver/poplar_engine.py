@@ -27,6 +27,7 @@ from poplar_py.profile.auto_report import AutoReport
 from poplar_py.profile.poplar_summary import profile_summary
 from poplar_py.runtime.cycles import CycleReport
 from poplar_py.runtime.engine import TileEngine
+from poplar_py.runtime.stream_calls import is_callback
 
 __all__ = ["Engine", "compile_graph"]
 
@@ -183,7 +184,7 @@ class Engine:
     ) -> None:
         """Let a callback serve a stream: a `StreamCallback` (or an object with such methods), or
         a function that gets the buffer of every copy (and the replica's number)."""
-        if not callable(callback) and not hasattr(callback, "fetch"):
+        if not is_callback(callback):
             raise InputError(
                 f"{type(callback).__name__} is no stream callback",
                 remedy="give a function of the buffer, or an object with fetch(buffer)",

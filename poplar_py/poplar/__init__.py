@@ -1,5 +1,7 @@
 """Poplar in Python: graphs of variables and vertices on tiles, and the programs that run them."""
 
+from typing import TYPE_CHECKING
+
 from poplar_py.poplar import errors, program
 from poplar_py.poplar.cycles import cycle_count, cycle_stamp
 from poplar_py.poplar.device import Device, DeviceManager, IPUModel
@@ -33,6 +35,11 @@ from poplar_py.poplar.type_names import (
 )
 from poplar_py.poplar.variable import Variable
 from poplar_py.target import Target
+from poplar_py.types import DType
+
+if TYPE_CHECKING:
+    from poplar_py.driver.poplar_engine import Engine, compile_graph
+    from poplar_py.executable.executable import Executable
 
 __all__ = [
     "BOOL",
@@ -53,10 +60,13 @@ __all__ = [
     "AlignedBlock",
     "Atlas",
     "ComputeSet",
+    "DType",
     "DataStream",
     "Device",
     "DeviceManager",
     "Edges",
+    "Engine",
+    "Executable",
     "FieldRef",
     "Function",
     "Graph",
@@ -78,6 +88,7 @@ __all__ = [
     "VertexRef",
     "align_views",
     "append",
+    "compile_graph",
     "concat",
     "cycle_count",
     "cycle_stamp",
@@ -85,13 +96,17 @@ __all__ = [
     "program",
 ]
 
-_LATER = ("Engine", "compile_graph")
+_LATER = {
+    "Engine": "poplar_py.driver.poplar_engine",
+    "Executable": "poplar_py.executable.executable",
+    "compile_graph": "poplar_py.driver.poplar_engine",
+}
 
 
 def __getattr__(name: str) -> object:
-    """Engine and compile_graph stand above this level; they are loaded when asked for."""
+    """What stands above this level is loaded when it is asked for."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module("poplar_py.driver.poplar_engine"), name)
+    return getattr(import_module(_LATER[name]), name)

@@ -25,6 +25,7 @@ from poplar_py.runtime.kernels import load_kernels, raw_copy
 from poplar_py.runtime.loaded import load_code
 from poplar_py.runtime.pool import ThreadPool, aligned, free_cores
 from poplar_py.runtime.shadow import Shadow
+from poplar_py.runtime.stream_calls import is_callback
 from poplar_py.runtime.watchdog import watchdog
 
 MAX_THREADS = 256
@@ -167,6 +168,8 @@ class TileEngine:
 
     def _launch(self, entry: int, timeout: float | None) -> None:
         """Run from an instruction on, watched; raise what went wrong."""
+        if timeout is not None and not timeout >= 0:
+            raise OptionError(f"a timeout of {timeout} s", remedy="give seconds, at least 0")
         pool = self._pool
         pool.ctx[: isa.CTX_WORDS] = 0
         pool.ctx[isa.MEMORY_BYTES] = self.executable.arena_bytes
@@ -276,13 +279,16 @@ class TileEngine:
             raise InputError(f"there is no stream {name!r}", remedy=f"streams: {known}")
         if replica is not None and not 0 <= replica < self.replicas:
             raise InputError(f"replica {replica}, the engine has {self.replicas}")
-        calls = callable(source) or hasattr(source, "fetch")
+        is_array = isinstance(source, np.ndarray)
+        if not is_array and source is not None and not is_callback(source):
+            what = type(source).__name__
+            raise InputError(f"stream {name!r}: {what} is no array and no callback")
         which = range(self.replicas) if replica is None else range(replica, replica + 1)
         words = self._streams[which.start : which.stop, self.executable.stream_ids.index(name)]
         for r in which:
-            self._host.streams.connect(name, r, source if calls else None, len(which) == 1)
-        words[:, StreamWord.MODE] = 2 if calls else 0
-        if not calls and source is not None:
+            self._host.streams.connect(name, r, None if is_array else source, len(which) == 1)
+        words[:, StreamWord.MODE] = 0 if is_array or source is None else 2
+        if is_array:
             self._ring(name, stream, source, words)
             self._host.arrays[name, which.start] = source  # natively used: keep it alive
 

@@ -26,6 +26,11 @@ def takes_two(function: Callable[..., Any]) -> bool:
     return len(plain) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
+def is_callback(source: Any) -> bool:
+    """Whether this can serve a stream: a function, or an object with ``fetch``."""
+    return callable(source) or hasattr(source, "fetch")
+
+
 class _Function:
     """A plain function as a callback object."""
 
@@ -44,7 +49,8 @@ class Feed:
     """The callback of one stream of one replica. ``ahead``: prefetch after every copy."""
 
     def __init__(self, callback: Any, replica: int, calls: StreamCalls, ahead: bool) -> None:
-        self.callback = callback if hasattr(callback, "fetch") else _Function(callback, replica)
+        is_object = hasattr(callback, "fetch")
+        self.callback: Any = callback if is_object else _Function(callback, replica)
         self.calls = calls
         self.ahead = ahead and hasattr(callback, "prefetch")
         self.complete: Callable[[], None] | None = getattr(self.callback, "complete", None)

@@ -6,6 +6,8 @@ a bucket that overflows raises a TileException.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from common import finish, new_graph, parser
 
@@ -48,9 +50,13 @@ def main() -> None:
     )
     splitters = sorted_samples.slice(p // 2, p * p).sub_sample(p, 0).slice(0, p - 1)
     for t in range(p):
-        column = {"runs": [buckets[s][t] for s in range(p)], "out": result[t], "total": sizes[t]}
+        column: dict[str, Any] = {
+            "runs": [buckets[s][t] for s in range(p)],
+            "out": result[t],
+            "total": sizes[t],
+        }
         column["counts"] = [counts[s].slice(t, t + 1) for s in range(p)]
-        dealt = {"x": ordered[t], "splitters": splitters, "counts": counts[t]}
+        dealt: dict[str, Any] = {"x": ordered[t], "splitters": splitters, "counts": counts[t]}
         dealt["buckets"] = [buckets[t][b] for b in range(p)]
         for compute_set, name, edges in (
             (local, "SortShare", {"x": keys[t], "out": ordered[t]}),
@@ -67,7 +73,7 @@ def main() -> None:
     graph.create_host_read("result", result)
     graph.create_host_read("sizes", sizes)
 
-    data = np.random.default_rng(5).standard_normal(p * share).astype(np.float32)
+    data = np.random.default_rng(5).standard_normal((p * share,)).astype(np.float32)
     engine = poplar.Engine(graph, program)
     engine.write_tensor("keys", data)
     engine.run()

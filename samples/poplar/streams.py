@@ -46,10 +46,14 @@ def main() -> None:
     body.add(Copy(square, out))
 
     squares: list[float] = []
+
+    def take(buffer: np.ndarray) -> None:
+        squares.append(float(buffer[0]))
+
     source = Numbers()
     engine = poplar.Engine(graph, Repeat(COUNT, body))
     engine.connect_stream_to_callback("numbers", source)
-    engine.connect_stream_to_callback("squares", lambda buffer: squares.append(float(buffer[0])))
+    engine.connect_stream_to_callback("squares", take)
     engine.run()
     expected = [float(i * i) for i in range(1, COUNT + 1)]
     finish(squares == expected, f"squares {squares}, {source.ahead} blocks made ahead")

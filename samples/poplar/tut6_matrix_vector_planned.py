@@ -121,7 +121,7 @@ def main() -> None:
 
     rng = np.random.default_rng(6)
     a = rng.standard_normal((args.rows, args.cols), np.float32)
-    x = rng.standard_normal(args.cols, np.float32)
+    x = rng.standard_normal((args.cols,), np.float32)
     result = np.zeros(args.rows, np.float32)
     for name, array in (("matrix", a), ("vector", x), ("out", result)):
         engine.connect_stream(name, array)

@@ -11,7 +11,7 @@ import re
 import runpy
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pytest
 
 from poplar_py import poplar
 from poplar_py.driver import poplar_engine
+from poplar_py.poplar.program import Program
 from poplar_py.poplar.tile_parse import parse_tile_module
 from poplar_py.poplar.tile_print import print_tile_module
 
@@ -58,7 +59,7 @@ def folder(repo_root: Path) -> Iterator[Path]:
 
 def from_text(graph: poplar.Graph, programs: Any) -> poplar_engine.Executable:
     """Compiles a graph's text; the text has to survive parsing and printing."""
-    todo: Sequence[Any] = programs if isinstance(programs, Sequence) else [programs]
+    todo = [programs] if isinstance(programs, Program) else list(programs)
     text = print_tile_module(graph, todo, inline_resources=True)
     parsed = parse_tile_module(text, "sample.pir")
     again = print_tile_module(parsed.graph, parsed.programs, parsed.names, inline_resources=True)
@@ -116,12 +117,13 @@ class TwinEngine(poplar_engine.Engine):
 
     def connect_stream(self, handle: str, source: Any, replica: int | None = None) -> None:
         to_host = self.executable.streams[handle].to_host
-        if isinstance(source, np.ndarray):
-            other = source.copy() if to_host else source
-            if to_host:
-                self.outputs.append((source, other))
-        else:
+        other: Any = source
+        is_array: bool = isinstance(source, np.ndarray)
+        if not is_array:
             source, other = self.recorded(source, to_host)
+        elif to_host:
+            other = np.array(source)
+            self.outputs.append((source, other))
         super().connect_stream(handle, source, replica)
         self.twin.connect_stream(handle, other, replica)
 
