@@ -25,7 +25,7 @@ from poplar_py.runtime.kernels import load_kernels, raw_copy
 from poplar_py.runtime.loaded import load_code
 from poplar_py.runtime.pool import ThreadPool, aligned, free_cores
 from poplar_py.runtime.shadow import Shadow
-from poplar_py.runtime.stream_calls import is_callback
+from poplar_py.runtime.stream_calls import is_callback, is_ndarray
 from poplar_py.runtime.watchdog import watchdog
 
 MAX_THREADS = 256
@@ -279,7 +279,7 @@ class TileEngine:
             raise InputError(f"there is no stream {name!r}", remedy=f"streams: {known}")
         if replica is not None and not 0 <= replica < self.replicas:
             raise InputError(f"replica {replica}, the engine has {self.replicas}")
-        is_array = isinstance(source, np.ndarray)
+        is_array = is_ndarray(source)
         if not is_array and source is not None and not is_callback(source):
             what = type(source).__name__
             raise InputError(f"stream {name!r}: {what} is no array and no callback")
@@ -288,7 +288,7 @@ class TileEngine:
         for r in which:
             self._host.streams.connect(name, r, None if is_array else source, len(which) == 1)
         words[:, StreamWord.MODE] = 0 if is_array or source is None else 2
-        if is_array:
+        if source is not None and is_array:
             self._ring(name, stream, source, words)
             self._host.arrays[name, which.start] = source  # natively used: keep it alive
 

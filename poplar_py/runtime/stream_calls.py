@@ -26,6 +26,11 @@ def takes_two(function: Callable[..., Any]) -> bool:
     return len(plain) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
+def is_ndarray(source: Any) -> bool:
+    """Whether this is an array."""
+    return isinstance(source, np.ndarray)
+
+
 def is_callback(source: Any) -> bool:
     """Whether this can serve a stream: a function, or an object with ``fetch``."""
     return callable(source) or hasattr(source, "fetch")

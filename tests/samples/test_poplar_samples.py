@@ -23,6 +23,7 @@ from poplar_py.driver import poplar_engine
 from poplar_py.poplar.program import Program
 from poplar_py.poplar.tile_parse import parse_tile_module
 from poplar_py.poplar.tile_print import print_tile_module
+from poplar_py.runtime.stream_calls import is_ndarray
 
 SMALL: dict[str, list[str]] = {
     "breadth_first_search": ["--nodes", "200", "--tiles-per-ipu", "16"],
@@ -118,7 +119,7 @@ class TwinEngine(poplar_engine.Engine):
     def connect_stream(self, handle: str, source: Any, replica: int | None = None) -> None:
         to_host = self.executable.streams[handle].to_host
         other: Any = source
-        is_array: bool = isinstance(source, np.ndarray)
+        is_array = is_ndarray(source)
         if not is_array:
             source, other = self.recorded(source, to_host)
         elif to_host:
