@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from poplar_py.diagnostics import Location
+from poplar_py.diagnostics import Location, OutOfTileMemory
 from poplar_py.ir import use_counts
 from poplar_py.passes.context import PassContext
 from poplar_py.passes.lower_context import LOWER, LowerContext, lower_ops
@@ -58,8 +58,29 @@ class Lower(Pass):
     after = ("infer-shapes",)
 
     def run(self, module: Module, ctx: PassContext) -> bool:
+        _check_sizes(module, ctx.target)
         ctx.replace(lower_graph(module.main, ctx.target))
         return True
+
+
+def _check_sizes(module: Module, target: Any) -> None:
+    """Raises OutOfTileMemory for a value that all tiles together cannot hold: planning its
+    vertices would take long to find out."""
+    room = target.num_tiles * target.bytes_per_tile
+    for op in module.walk():
+        for value in op.results:
+            _check_size(op.opname, value, op.loc, room)
+    for value in module.main.inputs:
+        _check_size("the input", value, Location("", 0, 0, f"input {value.name}"), room)
+
+
+def _check_size(what: str, value: Value, loc: Location, room: int) -> None:
+    if value.type.nbytes > room:
+        raise OutOfTileMemory(
+            f"{what}: {value.type} has {value.type.nbytes:,} bytes, all tiles {room:,}",
+            loc,
+            remedy="use a smaller shape, or a larger machine with --placement spread",
+        )
 
 
 def lower_graph(graph: Graph, target: Any) -> TileModule:

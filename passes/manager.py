@@ -105,7 +105,7 @@ class PassManager:
         begin = time.perf_counter()
         try:
             step.run(module, ctx)
-        except PoplarPyError:
+        except (PoplarPyError, MemoryError):  # the host's memory is no fault of the pass
             raise
         except Exception as error:
             note = self._reproducer(passes, index)

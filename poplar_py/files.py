@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -16,8 +17,9 @@ MAX_BYTES = 1 << 33
 """Largest input file that is read into memory: a model of 8 GiB keeps its weights outside."""
 
 
-def _file_error(path: Path, error: OSError, doing: str) -> FileError:
-    reason = error.strerror or str(error)
+def _file_error(path: Path, error: OSError | ValueError, doing: str) -> FileError:
+    """The located error; a ValueError is what names with a zero byte give."""
+    reason = getattr(error, "strerror", None) or str(error)
     return FileError(f"cannot {doing} {path}: {reason}", Location(str(path), 0, 0))
 
 
@@ -28,7 +30,7 @@ def read_bytes(path: str | Path) -> bytes:
         if path.stat().st_size > MAX_BYTES:
             raise FileError(f"{path} is larger than 8 GiB", Location(str(path), 0, 0))
         return path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _file_error(path, error, "read") from error
 
 
@@ -38,13 +40,15 @@ def check_writable(path: str | Path) -> None:
     Called before long work, so that an hour of compiling does not end in "permission denied".
     """
     path = Path(path)
-    if path.is_dir():
-        raise FileError(f"cannot write {path}: it is a folder", Location(str(path), 0, 0))
     try:
+        if path.is_dir():
+            raise FileError(f"cannot write {path}: it is a folder", Location(str(path), 0, 0))
+        if _is_device(path):
+            return
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         os.close(handle)
         os.unlink(name)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _file_error(path, error, "write") from error
 
 
@@ -53,17 +57,22 @@ def atomic_path(path: str | Path) -> Generator[Path]:
     """Gives a temporary file beside `path`; on success it replaces `path` in one step.
 
     On any error the temporary file is removed and `path` is left as it was. OSErrors become
-    FileErrors.
+    FileErrors. A device or pipe (`/dev/stdout`) is written to, never replaced.
     """
     path = Path(path)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        device = _is_device(path)
+        folder = None if device else path.parent
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=folder)
         os.close(handle)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _file_error(path, error, "write") from error
     part = Path(name)
     try:
         yield part
+        if device:
+            _send(part, path)
+            return
         os.chmod(part, 0o666 & ~_umask())
         os.replace(part, path)
     except OSError as error:
@@ -71,6 +80,17 @@ def atomic_path(path: str | Path) -> Generator[Path]:
     finally:
         with suppress(FileNotFoundError):
             part.unlink()
+
+
+def _send(part: Path, device: Path) -> None:
+    """Copies a file's bytes to a device or pipe."""
+    with part.open("rb") as source, device.open("wb") as sink:
+        shutil.copyfileobj(source, sink)
+
+
+def _is_device(path: Path) -> bool:
+    """Whether something other than a file or a folder is there."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _umask() -> int:

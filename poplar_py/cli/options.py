@@ -48,6 +48,8 @@ def split_pair(text: str, option: str) -> tuple[str, str]:
 def _dimension(text: str, option: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise click.BadParameter(f"{text!r} is not a size", param_hint=f"'{option}'")
+    if len(text) > 18:
+        raise click.BadParameter(f"{text[:18]}... is too large", param_hint=f"'{option}'")
     return int(text)
 
 

@@ -131,7 +131,11 @@ def write_npz(path: str, outputs: Mapping[str, Array]) -> None:
 
 def check_folder(path: Path) -> None:
     """Raises FileError unless the folder is there and writable, or can be made."""
-    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    try:
+        existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"cannot write into {path}: {reason}", Location(str(path), 0, 0)) from error
     if existing.is_dir() and os.access(existing, os.W_OK):
         return
     reason = "permission denied" if existing.is_dir() else f"{existing} is a file"

@@ -21,6 +21,10 @@ from typing import Protocol
 STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM})
 
 
+LONGEST_WAIT = 3600.0
+"""Seconds of one sleep: the kernel counts milliseconds in 32 bits."""
+
+
 class Stoppable(Protocol):
     """What a watched run offers: `stop` may be called from any thread, any number of times."""
 
@@ -84,7 +88,8 @@ class Watchdog:
             times = [w.deadline for w in self._watches if w.deadline is not None and not w.fired]
         if not times:
             return None
-        return max(0, int((min(times) - time.monotonic()) * 1e3) + 1)
+        left = min(min(times) - time.monotonic(), LONGEST_WAIT)
+        return max(0, int(left * 1e3) + 1)
 
     def _handle(self, data: bytes) -> None:
         numbers = {b for b in data if b}
