@@ -1,4 +1,4 @@
-"""What passes share during one compilation: options, the machine, side tables, remarks."""
+"""What passes share during one compilation: options, the machine, side tables."""
 
 from __future__ import annotations
 
@@ -64,7 +64,6 @@ class PassContext:
 
     tables: dict[type[Any], Any] = field(default_factory=dict[type[Any], Any])
     timings: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-    remarks: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     current: str = ""
     replacement: Any = None
 
@@ -89,7 +88,3 @@ class PassContext:
                 remedy="run the pass that makes it before",
             )
         return found
-
-    def remark(self, text: str) -> None:
-        """A note of the running pass for people (`-v`), e.g. an imbalance it could not avoid."""
-        self.remarks.append((self.current, text))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import InternalError, UnsupportedOp
@@ -168,8 +167,3 @@ def lower_ops(ctx: LowerContext, graph: ModelGraph) -> None:
         ctx.enter(op)
         with ctx.whole.location(op.loc), located(op.loc):
             found(ctx, op)
-
-
-def array_of(value: Any) -> Array:
-    """A NumPy array of anything an op holds as data."""
-    return np.asarray(value)

@@ -107,7 +107,7 @@ def plan_memory(items: Items, num_tiles: int, code: Ints, state: Ints) -> Memory
     bound, live_bytes = _bounds(items, moving, size, num_tiles)
     top = np.zeros(num_tiles, I8)
     if len(moving):
-        off, top = _place(items, moving, size, align, num_tiles, bound)
+        off, top = _place(items, moving, size, num_tiles, bound)
         at[moving] = off + floor[items.tile[moving]]
     data = np.where(top > 0, floor + top, always)
     lines = align_up(data, LINE) // LINE
@@ -192,7 +192,7 @@ def _bounds(items: Items, moving: Ints, size: Ints, num_tiles: int) -> tuple[Int
 
 
 def _place(
-    items: Items, moving: Ints, size: Ints, align: Ints, num_tiles: int, bound: Ints
+    items: Items, moving: Ints, size: Ints, num_tiles: int, bound: Ints
 ) -> tuple[Ints, Ints]:
     """(offset per moving entry, bytes used per tile), best of several orders."""
     c = _classes(items, moving, size, num_tiles)

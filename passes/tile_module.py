@@ -121,12 +121,6 @@ class Places:
     share_tile: Ints
     share_bytes: Ints
 
-    @property
-    def share_ptr(self) -> Ints:
-        """First share of every variable, int64[variables + 1]."""
-        count = int(self.share_var.max()) + 2 if len(self.share_var) else 1
-        return np.searchsorted(self.share_var, np.arange(count)).astype(I8)
-
 
 def find_places(variables: list[Variable], atlas: Atlas, num_tiles: int) -> Places:
     """Shares of all variables; O(intervals log intervals)."""

@@ -220,7 +220,7 @@ def _for(k: Kernel, s: Stmt) -> None:
         done = e.block_name("after")
     k.counters.add(name)
     e.env[name], e.types[name] = start, "i64"
-    mask_poll = k.checked and _polls(s, start, stop)
+    mask_poll = k.checked and _polls(start, stop)
 
     def latch() -> str:
         if mask_poll:
@@ -252,7 +252,7 @@ def _vectorisable(body: list[Stmt]) -> bool:
     return stores
 
 
-def _polls(s: Stmt, start: str, stop: str) -> bool:
+def _polls(start: str, stop: str) -> bool:
     if start.startswith("%") or stop.startswith("%"):
         return True
     return abs(int(stop) - int(start)) > 64

@@ -151,10 +151,6 @@ class CodeletIR:
     source_line: int = 0
 
     @cached_property
-    def by_name(self) -> dict[str, Field]:
-        return {f.name: f for f in self.fields}
-
-    @cached_property
     def digest(self) -> str:
         """sha256 of the text form, hex: the same for equal code, whatever file it came from."""
         from poplar_py.codelets.codelet_text import print_codelet

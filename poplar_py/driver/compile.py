@@ -48,7 +48,7 @@ def pass_context(
 @dataclass(frozen=True)
 class Passed:
     """What passes left: `module` of either level, the model-level module on the way (types bound,
-    ops optimised), and the context with timings and remarks."""
+    ops optimised), and the context with timings."""
 
     module: Any
     model: ir.Module

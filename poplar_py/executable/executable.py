@@ -196,11 +196,6 @@ class Executable:
         """Vertices of all compute sets."""
         return sum(t.rows for t in self.tables if t.kernel.startswith("vertex:"))
 
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of all vertex and copy tables."""
-        return sum(t.words.nbytes for t in self.tables)
-
     def save(self, path: str | Path) -> None:
         """Write a `.pexe` file; it appears whole or not at all. Raises FileError."""
         from poplar_py.executable.pexe import save_executable

@@ -19,7 +19,6 @@ from poplar_py.executable.tables import (
 )
 from poplar_py.passes.exchange_items import FieldPlan
 from poplar_py.passes.exchange_traffic import Pieces
-from poplar_py.passes.plan_exchange import ComputePlan
 from poplar_py.passes.plan_tiles import TilePlan
 from poplar_py.poplar.arrays import I8, Bools, Ints
 from poplar_py.poplar.groups import ComputeSet, StateVectors, VertexGroup
@@ -72,19 +71,17 @@ class GroupBuilder:
                 continue
             self.tables.append(self._group(cs, k, g, plan.groups[k], item_addr, cost[k]))
             numbers.append(len(self.tables) - 1)
-        fetch = self._copies(plan.fetch, plan, item_addr, plan.item_used, to_item=True)
-        store = self._copies(plan.store, plan, item_addr, plan.item_used, to_item=False)
+        fetch = self._copies(plan.fetch, item_addr, plan.item_used, to_item=True)
+        store = self._copies(plan.store, item_addr, plan.item_used, to_item=False)
         every = np.ones(len(plan.item_used), np.bool_)
         if self.faithful:
-            all_fetch = self._copies(plan.fetch, plan, item_addr, every, to_item=True)
-            all_store = self._copies(plan.store, plan, item_addr, every, to_item=False)
+            all_fetch = self._copies(plan.fetch, item_addr, every, to_item=True)
+            all_store = self._copies(plan.store, item_addr, every, to_item=False)
         else:
             all_fetch, all_store = fetch, store
         return SetTables(numbers, fetch, store, all_fetch, all_store)
 
-    def _copies(
-        self, p: Pieces, plan: ComputePlan, item_addr: Ints, wanted: Bools, *, to_item: bool
-    ) -> Records:
+    def _copies(self, p: Pieces, item_addr: Ints, wanted: Bools, *, to_item: bool) -> Records:
         pick = np.flatnonzero(wanted[p.item]) if len(p.item) else np.zeros(0, I8)
         item = item_addr[p.item[pick]] + p.at[pick]
         home = self.layout.share_addr[p.share[pick]] + p.place[pick]

@@ -110,7 +110,7 @@ def fold(src: Ints, dst: Ints, size: Ints) -> Records:
     same = size[1:] == size[:-1]
     step = np.zeros(n, np.bool_)  # step[i]: i-1 -> i goes on as i-2 -> i-1 did
     step[2:] = (ds[1:] == ds[:-1]) & (dd[1:] == dd[:-1]) & same[1:] & same[:-1]
-    first = np.flatnonzero(_starts(step, same))
+    first = np.flatnonzero(_starts(step))
     count = np.diff(np.append(first, n))
     ss, dt = zero[first], zero[first]
     many = count > 1
@@ -118,7 +118,7 @@ def fold(src: Ints, dst: Ints, size: Ints) -> Records:
     return Records(src[first], dst[first], size[first], count, ss, dt)
 
 
-def _starts(step: NDArray[np.bool_], same: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _starts(step: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Where records start: maximal runs of steady steps, the piece before the run included.
 
     A piece that ends one steady run cannot also begin the next: runs are cut greedily from the

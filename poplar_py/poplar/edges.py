@@ -419,19 +419,3 @@ def _window_boxes(view: View, lo: Ints, size: Ints) -> tuple[Ints, Records]:
     vertex = v[window]
     eptr = as_ints(np.searchsorted(vertex, np.arange(n + 1)))
     return eptr, (s, length, np.ones(len(s), I8), np.zeros(len(s), I8))
-
-
-def coalesced(edges: Edges) -> Edges:
-    """The same edges as plain runs, neighbours within an edge joined."""
-    edge, start, length = edges.runs()
-    keep = length > 0
-    edge, start, length = edge[keep], start[keep], length[keep]
-    if len(edge) > 1:
-        new = np.ones(len(edge), np.bool_)
-        new[1:] = (edge[1:] != edge[:-1]) | (start[1:] != start[:-1] + length[:-1])
-        first = as_ints(np.flatnonzero(new))
-        edge, start = edge[first], start[first]
-        length = as_ints(np.add.reduceat(length, first))
-    eptr = as_ints(np.searchsorted(edge, np.arange(edges.num_edges + 1)))
-    records = (start, length, np.ones(len(start), I8), np.zeros(len(start), I8))
-    return Edges(edges.rank, edges.vptr, eptr, records, edges.dtype)

@@ -43,17 +43,6 @@ class FieldLike(Protocol):
     def rank(self) -> int: ...
 
 
-class CodeletLike(Protocol):
-    """What this level needs to know of a codelet."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def fields(self) -> tuple[Any, ...]: ...
-    @property
-    def multi(self) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class StateVectors:
     """A vector state field: vertex v holds ``values[ptr[v]:ptr[v + 1]]``."""

@@ -200,10 +200,6 @@ class TensorMapping(Sequence[list[Interval]]):
     def __iter__(self) -> Iterator[list[Interval]]:
         return (self[t] for t in range(self.num_tiles))
 
-    def used_tiles(self) -> Tiles:
-        """The tiles that own something, ascending."""
-        return unique_sorted(self.tile.astype(I8)).astype(np.int32)
-
     def elements_per_tile(self) -> Ints:
         """int64[num_tiles]."""
         return np.bincount(self.tile, self.end - self.begin, self.num_tiles).astype(I8)

@@ -147,7 +147,7 @@ def pool_tiles(graph: Graph, work: PoolWork) -> npt.NDArray[np.int32]:
     return place_near(graph, work.source.flatten(), first)
 
 
-def pool_edges(work: PoolWork, flat: Tensor, begin: Ints, x: Tensor) -> dict[str, Edges]:
+def pool_edges(work: PoolWork, flat: Tensor, begin: Ints) -> dict[str, Edges]:
     vertex = np.repeat(np.arange(len(work.block)), np.diff(work.row_ptr))
     lo = np.stack([work.block[vertex], work.row, work.low[vertex] * work.lanes], axis=1)
     one = np.ones_like(vertex)

@@ -129,7 +129,7 @@ def _map_parts(
     padded = blocked_operands(graph, expr, tensors, shape)
     if padded is not None:
         return _map_blocked(graph, expr, padded, cs, name, dtype, shape)
-    ref = _reference(graph, tensors, shape)
+    ref = _reference(tensors, shape)
     made = None
     if ref is None or ref[1] is not None:
         made = _joined_output(graph, tensors, dtype, shape, name)
@@ -212,12 +212,12 @@ def _slice(t: Tensor, lo: int, hi: int, axis: int, rank: int, size: int) -> Tens
 
 
 def _reference(
-    graph: Graph, tensors: Sequence[Tensor], shape: tuple[int, ...]
+    tensors: Sequence[Tensor], shape: tuple[int, ...]
 ) -> tuple[Tensor, tuple[int, list[int]] | None] | None:
     """The input whose layout the output takes, and where it is joined (axis, bounds) if it is."""
     full = [t for t in tensors if prod(t.shape) == prod(shape)]
     full = [t.reshape(shape) for t in full]
-    constant = [_is_constant(graph, t) for t in full]
+    constant = [t.contains_constant() for t in full]
     for wanted in (False, True):
         for t, c in zip(full, constant, strict=True):
             if c is wanted and memory_order(t) is not None:
@@ -231,10 +231,6 @@ def _reference(
         sizes = [p.shape[view.axis] for p in view.parts]
         return t, (view.axis, [0, *np.cumsum(sizes).tolist()])
     return None
-
-
-def _is_constant(graph: Graph, t: Tensor) -> bool:
-    return bool(getattr(t, "is_constant", False))
 
 
 @dataclass(frozen=True)

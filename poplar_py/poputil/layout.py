@@ -53,11 +53,6 @@ class MemoryOrder:
         """Digit sizes in memory order."""
         return tuple(self.split[p] for p in self.perm)
 
-    @property
-    def row_major(self) -> bool:
-        """Whether memory order is the logical order."""
-        return self.perm == tuple(range(len(self.perm)))
-
     def apply(self, t: Tensor) -> Tensor:
         """A tensor of the shape, seen with one dim per digit, in memory order."""
         return t.reshape(self.split).dim_shuffle(self.perm)

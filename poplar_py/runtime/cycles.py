@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poplar_py.executable.executable import Executable, StepInfo
+from poplar_py.executable.executable import Executable
 from poplar_py.poplar.arrays import I8, Ints
 
 
@@ -48,9 +48,3 @@ def count_cycles(exe: Executable, runs: Ints) -> CycleReport:
     seconds = sum(phases) / exe.target.clock
     a, b, c, d = phases
     return CycleReport(a, b, c, d, runs, compute, exchanged, seconds)
-
-
-def largest_steps(exe: Executable, runs: Ints, most: int = 10) -> list[tuple[StepInfo, int, int]]:
-    """The steps with most cycles: (step, runs, cycles), largest first."""
-    rows = [(s, int(n), s.total * int(n)) for s, n in zip(exe.steps, runs, strict=False)]
-    return sorted(rows, key=lambda r: -r[2])[:most]

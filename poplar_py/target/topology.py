@@ -94,12 +94,6 @@ class Routes:
         load = traffic.reshape(-1).astype(np.float64) @ self.uses
         return float((load / self.rate).max(initial=0.0))
 
-    def busiest(self, traffic: npt.NDArray[Any]) -> tuple[tuple[Any, Any], float]:
-        """The link that takes longest, and its bytes."""
-        load = traffic.reshape(-1).astype(np.float64) @ self.uses
-        worst = int(np.argmax(load / self.rate))
-        return self.ends[worst], float(load[worst])
-
 
 @lru_cache(maxsize=32)
 def routes(system: System, num_ipus: int) -> Routes:

@@ -14,7 +14,7 @@ from poplar_py.frontends.onnx.values import NO_DEPS, Array, NeedsStatic, Val
 from poplar_py.ir.core import RANDOM, Op, Trait, Value
 from poplar_py.ops import core, nn, tensor
 from poplar_py.ops import elementwise as ew
-from poplar_py.types import DType, TensorType, bool_, dtype_of, f32, i32, i64
+from poplar_py.types import DType, TensorType, bool_, dtype_of, f32, i32
 
 __all__ = ["MAX_NUMEL", "Builder"]
 
@@ -362,9 +362,6 @@ class Builder:
     def wide(self, x: Val) -> Val:
         """x in f32 if it is f16 or bf16."""
         return self.cast(x, f32) if x.dtype.is_float and x.dtype.size == 2 else x
-
-    def to_i64(self, x: Val) -> Val:
-        return self.cast(x, i64)
 
     def flag(self, x: Val) -> Val:
         """x != 0."""

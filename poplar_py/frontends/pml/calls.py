@@ -111,7 +111,7 @@ class Caller(Evaluator):
         try:
             self._bind(called, name.loc, args, kwargs, inner)
             self.block(called.body, inner)
-            return self._results(called, name.loc, inner)
+            return self._results(called, inner)
         except PoplarPyError as error:
             if error.loc != name.loc:
                 error.notes.append(called_at(called.name, name.loc))
@@ -226,7 +226,7 @@ class Caller(Evaluator):
                     loc,
                 )
 
-    def _results(self, called: ast.Def, loc: Location, inner: Frame) -> PmlValue:
+    def _results(self, called: ast.Def, inner: Frame) -> PmlValue:
         values = inner.returned
         if values is None and called.results and all(r.name for r in called.results):
             values = tuple(self.named_output(r, inner) for r in called.results)
