@@ -195,6 +195,17 @@ def check_tensors_mapped(graph: Graph, programs: Sequence[Program]) -> None:
             raise _unmapped(graph, int(s[int(np.argmax(lost))]), what)
 
 
+def check_all_mapped(graph: Graph, programs: Sequence[Program]) -> None:
+    """Every element the programs, their compute sets and the host handles use is on a tile."""
+    partial = unmapped_variables(graph)
+    if not bool(partial.any()):
+        return
+    check_nesting([*programs, *(f.program for f in graph.functions)])
+    for compute_set in used_compute_sets(programs):
+        check_elements_mapped(graph, compute_set, partial)
+    check_tensors_mapped(graph, programs)
+
+
 # ------------------------------------------------------------------------- types and bounds
 @dataclass(frozen=True)
 class VariableColumns:
