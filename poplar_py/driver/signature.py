@@ -48,6 +48,8 @@ class Port:
     def from_json(data: Mapping[str, Any]) -> Port:
         shape = tuple(int(d) for d in data["shape"])
         split = data["split"]
+        if split is not None and not 0 <= split < len(shape):
+            raise ValueError(f"axis {split} of {len(shape)}")
         return Port(
             str(data["name"]),
             TensorType(DTYPES[data["dtype"]], shape),

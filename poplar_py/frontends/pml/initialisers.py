@@ -36,7 +36,14 @@ class Request:
 def full(request: Request, value: float) -> Array:
     """All elements equal: a view of one element, however large the type."""
     one = fit_array(number_array(value), request.type.dtype, describe(value))
-    return np.broadcast_to(one, request.type.static_shape)
+    return _broadcast(request, one)
+
+
+def _broadcast(request: Request, array: Array) -> Array:
+    """A view of the weight's shape. Raises ShapeError when no array can have it."""
+    if request.type.nbytes >= 1 << 62:
+        raise ShapeError(f"weight {request.name}: {request.type} has too many elements")
+    return np.broadcast_to(array, request.type.static_shape)
 
 
 def zeros(request: Request) -> Array:
@@ -52,7 +59,7 @@ def constant(request: Request, value: PmlValue) -> Array:
     array = fit_array(number_array(value), request.type.dtype, describe(value))
     if array.ndim and array.shape != request.type.shape:
         raise ShapeError(f"a list of shape {list(array.shape)} for a weight {request.type}")
-    return np.broadcast_to(array, request.type.static_shape)
+    return _broadcast(request, array)
 
 
 def normal(request: Request, mean: float = 0.0, std: float = 1.0, seed: int = 0) -> Array:
