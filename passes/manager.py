@@ -92,7 +92,8 @@ class PassManager:
         if level_of(module) != step.level:
             raise OptionError(
                 f"pass {step.name} takes the {step.level} level, the module is at the "
-                f"{level_of(module)} level"
+                f"{level_of(module)} level",
+                remedy="`poplar-py passes` lists the passes by level, in an order that works",
             )
         if isinstance(module, ir.Module):
             self._snapshot, self._snapshot_from = ir.clone_module(module), index

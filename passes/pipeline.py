@@ -1,6 +1,6 @@
 """Pipelines: named ones as data, the reasons for their order, and their text.
 
-infer-shapes,fuse{max-ops=8},lower,plan-memory{method=best-fit}      @default      ""
+infer-shapes,simplify,fuse{max-ops=8}      @default      ""
 """
 
 from __future__ import annotations

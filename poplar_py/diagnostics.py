@@ -197,50 +197,74 @@ def _window(line: str, col: int, width: int = 160) -> tuple[str, int]:
 
 
 class ParseError(PoplarPyError):
+    """A text (model, IR, pipeline, TOML, codelet) that does not follow its grammar."""
+
     code = "parse-error"
 
 
 class NestingTooDeep(ParseError):
+    """Brackets, calls or blocks nest deeper than the parser goes."""
+
     code = "nesting-too-deep"
 
 
 class UnknownName(PoplarPyError):
+    """A name that nothing is known by."""
+
     code = "unknown-name"
 
 
 class DuplicateName(PoplarPyError):
+    """A name given twice where it must be unique."""
+
     code = "duplicate-name"
 
 
 class VerifyError(PoplarPyError):
+    """IR that breaks a rule of its level."""
+
     code = "verify-error"
 
 
 class ShapeError(PoplarPyError):
+    """Shapes, axes or sizes that do not fit."""
+
     code = "shape-error"
 
 
 class UnboundDims(ShapeError):
+    """Free dims whose sizes are not known where they are needed."""
+
     code = "unbound-dims"
 
 
 class TypeMismatch(PoplarPyError):
+    """An element type, or a kind of value, other than the one wanted."""
+
     code = "type-mismatch"
 
 
 class UnsupportedOp(PoplarPyError):
+    """An op, or a form of it, that this compiler does not do."""
+
     code = "unsupported-op"
 
 
 class InputError(PoplarPyError):
+    """An array given to a run that is missing, unknown, or of the wrong type or shape."""
+
     code = "input-error"
 
 
 class FileError(PoplarPyError):
+    """A file that cannot be read or written, or whose content is damaged."""
+
     code = "file-error"
 
 
 class OptionError(PoplarPyError):
+    """An option or argument whose value is not allowed."""
+
     code = "option-error"
 
 
@@ -263,10 +287,14 @@ class TileException(PoplarPyError):
 
 
 class Stopped(PoplarPyError):
+    """A run that a signal or `stop` ended."""
+
     code = "stopped"
 
 
 class RunTimeout(PoplarPyError):
+    """A run that took longer than its time limit."""
+
     code = "timeout"
 
 
@@ -277,6 +305,8 @@ class PassFailed(PoplarPyError):
 
 
 class InternalError(PoplarPyError):
+    """A state that must not happen: an error of this project, not of the user."""
+
     code = "internal-error"
 
 

@@ -180,7 +180,7 @@ def machine_options(function: F) -> F:
             "--system",
             default="m2000",
             show_default=True,
-            help="Machine: ipu, m2000, bow2000, pod16, pod64, bow-pod64.",
+            help="Machine: ipu, m2000, bow2000, pod16, pod64, bow-pod64, or FILE.toml.",
         ),
         click.option("--ipus", type=click.IntRange(min=1), help="IPUs of the machine."),
         click.option("--tiles-per-ipu", type=click.IntRange(min=1), help="Tiles of each IPU."),

@@ -82,6 +82,8 @@ class PoolWork:
 
 
 def plan_pool(x: Tensor, blocks: Tensor | None, params: PoolParams) -> PoolWork:
+    """One vertex per piece of an output row. `x` [N, C, *spatial]; `blocks`: the same data with 16
+    channels innermost, if it is stored so."""
     spatial = x.shape[2:]
     outs = params.out_sizes(spatial)
     lanes = LANES if blocks is not None else 1
@@ -148,6 +150,7 @@ def pool_tiles(graph: Graph, work: PoolWork) -> npt.NDArray[np.int32]:
 
 
 def pool_edges(work: PoolWork, flat: Tensor, begin: Ints) -> dict[str, Edges]:
+    """Edges of all vertices; `begin` int64[vertices]: their first elements in the output `flat`."""
     vertex = np.repeat(np.arange(len(work.block)), np.diff(work.row_ptr))
     lo = np.stack([work.block[vertex], work.row, work.low[vertex] * work.lanes], axis=1)
     one = np.ones_like(vertex)
@@ -159,6 +162,7 @@ def pool_edges(work: PoolWork, flat: Tensor, begin: Ints) -> dict[str, Edges]:
 
 
 def pool_state(work: PoolWork, params: PoolParams) -> dict[str, Any]:
+    """State of all vertices along the innermost spatial axis, in pixels."""
     return {
         "width": work.width.astype(np.int32),
         "kernel": params.kernel[-1],
