@@ -89,25 +89,27 @@ def max_pool(
     tile = pool_tiles(graph, work)
     out, flat, begin = _output(graph, x, work, shape, tile, blocks is not None, name)
     edges = pool_edges(work, flat, begin)
-    state = pool_state(work, params)
+    kernel = params.kernel[-1] if params.kernel[-1] <= 3 else 0
+    codelet = f"popnn::MaxPool<{x.dtype.name},{work.lanes},{kernel}>"
+    where: Tensor | None = None
+    if indices:
+        codelet = f"popnn::MaxPoolIndex<{x.dtype.name}>"
+        size = work.count * work.lanes
+        mapping = interval_mapping(size, tile)
+        where = graph.add_variable(i32, shape, f"{name}/index", mapping=mapping)
+        edges["index"] = Edges.flat(where.flatten(), begin, begin + size)
+        edges["rows"] = _row_starts(graph, work, x.shape[-1], name)
     cs = graph.add_compute_set(name)
-    prog_step = program.Execute(cs)
-    if not indices:
-        kernel = params.kernel[-1] if params.kernel[-1] <= 3 else 0
-        codelet = f"popnn::MaxPool<{x.dtype.name},{work.lanes},{kernel}>"
-        graph.add_vertices(cs, codelet, tile, edges, state, name=name)
-        prog.add(prog_step)
-        return out, None
-    size = work.count * work.lanes
-    mapping = interval_mapping(size, tile)
-    where = graph.add_variable(i32, shape, f"{name}/index", mapping=mapping)
-    edges["index"] = Edges.flat(where.flatten(), begin, begin + size)
-    row_start = work.row * x.shape[-1] + np.repeat(work.low, np.diff(work.row_ptr))
-    table = graph.add_constant(i32, (len(row_start),), row_start, f"{name}/rows", "linear")
-    edges["rows"] = Edges.flat(table, work.row_ptr[:-1], work.row_ptr[1:])
-    graph.add_vertices(cs, f"popnn::MaxPoolIndex<{x.dtype.name}>", tile, edges, state, name=name)
-    prog.add(prog_step)
+    graph.add_vertices(cs, codelet, tile, edges, pool_state(work, params), name=name)
+    prog.add(program.Execute(cs))
     return out, where
+
+
+def _row_starts(graph: Graph, work: PoolWork, width: int, name: str) -> Edges:
+    """Per input row of a vertex: where its first pixel lies in the image, `width` pixels a row."""
+    start = work.row * width + np.repeat(work.low, np.diff(work.row_ptr))
+    table = graph.add_constant(i32, (len(start),), start, f"{name}/rows", "linear")
+    return Edges.flat(table, work.row_ptr[:-1], work.row_ptr[1:])
 
 
 def avg_pool(
@@ -132,33 +134,18 @@ def avg_pool(
         return fresh(graph, x.dtype, shape, name)
     if params.kernel == tuple(x.shape[2:]) and not any(params.pads):
         return _global_mean(graph, x, prog, name)
+
+    def pool(part: Tensor, name: str) -> Tensor:
+        return avg_pool(
+            graph, part, params, prog, name, count_include_pad=count_include_pad, extra=extra
+        )
+
     images = batch_lanes(graph, x)
     if images is not None:
-        out = avg_pool(
-            graph,
-            images,
-            params,
-            prog,
-            name,
-            count_include_pad=count_include_pad,
-            extra=extra,
-        )
-        return images_of_lanes(out, x.shape[0])
+        return images_of_lanes(pool(images, name), x.shape[0])
     parts = _joined_parts(graph, x)
     if parts:
-        means = [
-            avg_pool(
-                graph,
-                part,
-                params,
-                prog,
-                f"{name}/{i}",
-                count_include_pad=count_include_pad,
-                extra=extra,
-            )
-            for i, part in enumerate(parts)
-        ]
-        return concat(means, 1)
+        return concat([pool(part, f"{name}/{i}") for i, part in enumerate(parts)], 1)
     blocks = _blocks(graph, x)
     work = plan_pool(x, blocks, params)
     tile = pool_tiles(graph, work)
