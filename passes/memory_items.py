@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from poplar_py.diagnostics import Location
 from poplar_py.passes.liveness import Liveness
 from poplar_py.passes.plan_exchange import ExchangePlan
-from poplar_py.passes.steps import Step
-from poplar_py.passes.tile_module import Items, TileModule
+from poplar_py.passes.tile_module import Items, Places, TileModule
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.poplar.groups import StateVectors, VertexGroup
 from poplar_py.poplar.program import Execute
@@ -19,77 +19,75 @@ EXCHANGE_BYTES = 8
 """Exchange code charged per piece a tile sends or receives: a chosen figure."""
 
 
+class _Growing:
+    """Items while they are collected: the variables, then what is added."""
+
+    def __init__(self, module: TileModule, places: Places, live: np.ndarray) -> None:
+        variables = module.graph.variables
+        self.item, self.tile = [places.share_var], [places.share_tile]
+        self.nbytes = [places.share_bytes]
+        self.names = [v.name for v in variables]
+        self.locs = [v.loc for v in variables]
+        self.live = [live]
+        self.always = [live.all(axis=1)]
+
+    def add(self, name: str, loc: Location, on_tile: Ints, row: np.ndarray, *, always: bool) -> int:
+        """One more item of `on_tile` int64[tiles] bytes, alive as `row` bool[steps + 1] says."""
+        number = len(self.names)
+        tiles = np.flatnonzero(on_tile)
+        self.item.append(np.full(len(tiles), number, I8))
+        self.tile.append(tiles.astype(I8))
+        self.nbytes.append(on_tile[tiles])
+        self.names.append(name)
+        self.locs.append(loc)
+        self.live.append(row[None])
+        self.always.append(np.array([always]))
+        return number
+
+    def items(self) -> Items:
+        return Items(
+            np.concatenate(self.item),
+            np.concatenate(self.tile),
+            np.concatenate(self.nbytes),
+            np.concatenate(self.live),
+            np.concatenate(self.always),
+            self.names,
+            self.locs,
+        )
+
+
 def collect_items(
     module: TileModule, plan: ExchangePlan, liveness: Liveness
 ) -> tuple[Items, dict[int, int], dict[tuple[int, int], int]]:
-    """Variables first (item v = variable v), then receive blocks, then stored vertex state."""
-    places, tree, used, exchange = plan.places, plan.tree, plan.used, plan.sets
-    variables = module.graph.variables
-    count, steps = len(variables), len(tree.steps)
-    live = live_matrix(liveness, count, steps)
-    item, tile, nbytes = [places.share_var], [places.share_tile], [places.share_bytes]
-    names = [v.name for v in variables]
-    locs = [v.loc for v in variables]
-    rows = [live]
-    always = live.all(axis=1)
-    blocks: dict[int, int] = {}
-    by_cs: dict[int, list[Step]] = {}
-    for s in tree.steps:
+    """Variables first (item v = variable v), then receive blocks, then stored vertex state.
+
+    Also the item of the receive block by compute set, and that of the state by (set, group).
+    """
+    columns = len(plan.tree.steps) + 1
+    growing = _Growing(
+        module, plan.places, live_matrix(liveness, len(module.graph.variables), columns - 1)
+    )
+    executes: dict[int, list[int]] = {}
+    for s in plan.tree.steps:
         if isinstance(s.program, Execute):
-            by_cs.setdefault(s.program.compute_set.id, []).append(s)
-    extra: list[np.ndarray] = []
-    for cs in used:
-        block = exchange[cs.id].block
-        tiles = np.flatnonzero(block)
-        if len(tiles) == 0:
-            continue
-        blocks[cs.id] = len(names)
-        add_item(item, tile, nbytes, len(names), tiles, block[tiles])
-        names.append(f"receive buffer of {cs.name}")
-        locs.append(cs.loc)
-        row = np.zeros(steps + 1, np.bool_)
-        row[[s.id for s in by_cs[cs.id]]] = True
-        extra.append(row)
+            executes.setdefault(s.program.compute_set.id, []).append(s.id)
+    blocks: dict[int, int] = {}
+    for cs in plan.used:
+        block = plan.sets[cs.id].block
+        if block.any():
+            row = np.zeros(columns, np.bool_)
+            row[executes[cs.id]] = True
+            name = f"receive buffer of {cs.name}"
+            blocks[cs.id] = growing.add(name, cs.loc, block, row, always=False)
     states: dict[tuple[int, int], int] = {}
-    stored = 0
-    for cs in used:
+    for cs in plan.used:
         for k, g in enumerate(cs.groups):
             sizes = stored_bytes(g)
-            if sizes is None:
-                continue
-            states[cs.id, k] = len(names)
-            total = np.bincount(g.tiles, sizes, module.graph.target.num_tiles).astype(I8)
-            tiles = np.flatnonzero(total)
-            add_item(item, tile, nbytes, len(names), tiles, total[tiles])
-            names.append(f"state of {g.codelet.name}")
-            locs.append(g.loc)
-            extra.append(np.ones(steps + 1, np.bool_))
-            stored += 1
-    if extra:
-        rows.append(np.array(extra))
-    all_live = np.concatenate(rows)
-    fixed = np.concatenate(
-        [always, np.zeros(len(extra) - stored, np.bool_), np.ones(stored, np.bool_)]
-    )
-    items = Items(
-        np.concatenate(item),
-        np.concatenate(tile),
-        np.concatenate(nbytes),
-        all_live,
-        fixed,
-        names,
-        locs,
-    )
-    return items, blocks, states
-
-
-def add_item(
-    item: list[Ints], tile: list[Ints], nbytes: list[Ints], number: int, tiles: Ints, sizes: Ints
-) -> None:
-    """Append the entries of one more item."""
-    item.append(np.full(len(tiles), number, I8))
-    tile.append(tiles.astype(I8))
-    nbytes.append(sizes)
+            if sizes is not None:
+                total = np.bincount(g.tiles, sizes, module.graph.target.num_tiles).astype(I8)
+                name, row = f"state of {g.codelet.name}", np.ones(columns, np.bool_)
+                states[cs.id, k] = growing.add(name, g.loc, total, row, always=True)
+    return growing.items(), blocks, states
 
 
 def stored_bytes(group: VertexGroup) -> Ints | None:

@@ -1,4 +1,4 @@
-"""A target as text and as plain data, exact for known systems and for machines from files.
+"""A target as text, exact for known systems and for machines from files.
 
     target "m2000" ipus 4 tiles 1472
     target "lab" ipus 2 tiles 1000 type "IPU_MODEL" machine {"base": "m2000", ...}
@@ -59,36 +59,6 @@ def _known(name: str, ipus: int) -> System | None:
     if name in CHIPS:
         return Target.ipu(name, ipus).system
     return SYSTEMS.get(name)
-
-
-def target_data(target: Target) -> dict[str, Any]:
-    """A target as plain data for a manifest; ``target_of`` reads it back."""
-    data: dict[str, Any] = {
-        "system": target.system.name,
-        "ipus": target.num_ipus,
-        "tiles_per_ipu": target.tiles_per_ipu,
-        "type": target.target_type,
-    }
-    if _known(target.system.name, target.num_ipus) != target.system:
-        data["machine"] = machine_data(target.system)
-    return data
-
-
-def target_of(data: dict[str, Any], loc: Location = UNKNOWN) -> Target:
-    """The target that ``target_data`` described. Raises OptionError for anything else."""
-    known = {"system": str, "ipus": int, "tiles_per_ipu": int}
-    for key, kind in known.items():
-        if type(data.get(key)) is not kind:
-            raise OptionError(f"{key!r} of a target is {data.get(key)!r}", loc)
-    machine = data.get("machine")
-    return target_from(
-        data["system"],
-        data["ipus"],
-        data["tiles_per_ipu"],
-        str(data.get("type", "IPU")),
-        None if machine is None else json.dumps(machine),
-        loc,
-    )
 
 
 def machine_data(system: System) -> dict[str, Any]:
