@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from poplar_py.poprand.more import log_uniform, set_seed, shaped_dropout
 from poplar_py.poprand.random import (
     bernoulli,
     dropout,
@@ -11,4 +12,14 @@ from poplar_py.poprand.random import (
     uniform,
 )
 
-__all__ = ["bernoulli", "dropout", "normal", "seed_tensor", "truncated_normal", "uniform"]
+__all__ = [
+    "bernoulli",
+    "dropout",
+    "log_uniform",
+    "normal",
+    "seed_tensor",
+    "set_seed",
+    "shaped_dropout",
+    "truncated_normal",
+    "uniform",
+]

@@ -1,0 +1,232 @@
+"""Names of poplin made of the planned product and convolution: operands, accumulation, biases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from poplar_py.diagnostics import ShapeError
+from poplar_py.poplar.program import Copy
+from poplar_py.poplin.convolution import convolution
+from poplar_py.poplin.matmul import create_mat_mul_input, mat_mul
+from poplar_py.poplin.plan import plan_report
+from poplar_py.popops.elementwise import map_in_place
+from poplar_py.types import DType, f32
+
+if TYPE_CHECKING:
+    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar.program import Sequence
+    from poplar_py.poplin.params import ConvParams
+
+__all__ = [
+    "add_bias",
+    "convolution_with_output",
+    "create_biases",
+    "create_input",
+    "create_mat_mul_grouped_input_lhs",
+    "create_mat_mul_grouped_input_rhs",
+    "create_mat_mul_input_lhs",
+    "create_mat_mul_input_rhs",
+    "create_weights",
+    "get_fwd_flops",
+    "linspace",
+    "mat_mul_acc",
+    "mat_mul_grouped",
+    "mat_mul_grouped_acc",
+    "mat_mul_grouped_with_output",
+    "mat_mul_report_plan",
+    "mat_mul_with_output",
+    "meshgrid2d",
+    "transpose_grouped_matrix",
+    "triangular_mask",
+    "weights_transpose_chans_flip_xy",
+]
+
+
+def _grouped(*operands: Tensor) -> None:
+    for t in operands:
+        if t.rank != 3:
+            raise ShapeError(f"a grouped matrix is [groups, rows, columns], not {list(t.shape)}")
+    if len({t.shape[0] for t in operands}) != 1:
+        raise ShapeError(f"groups differ: {[t.shape[0] for t in operands]}")
+
+
+def mat_mul_grouped(
+    graph: Graph, a: Tensor, b: Tensor, prog: Sequence, name: str = "matmul"
+) -> Tensor:
+    """a [G, M, K] times b [G, K, N]: [G, M, N]. Raises ShapeError."""
+    _grouped(a, b)
+    return mat_mul(graph, a, b, prog, name)
+
+
+def mat_mul_with_output(
+    graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Sequence, name: str = "matmul"
+) -> None:
+    """out = a b."""
+    prog.add(Copy(mat_mul(graph, a, b, prog, name, out_dtype=out.dtype), out))
+
+
+def mat_mul_grouped_with_output(
+    graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Sequence, name: str = "matmul"
+) -> None:
+    """out [G, M, N] = a b."""
+    _grouped(a, b, out)
+    mat_mul_with_output(graph, a, b, out, prog, name)
+
+
+def mat_mul_acc(
+    graph: Graph,
+    c: Tensor,
+    scale: float,
+    a: Tensor,
+    b: Tensor,
+    prog: Sequence,
+    name: str = "matmul_acc",
+) -> None:
+    """c += scale * (a b), in place."""
+    product = mat_mul(graph, a, b, prog, name, out_dtype=c.dtype)
+    text = f"add($0,mul($1,c({float(scale)!r})))"
+    map_in_place(graph, text, [c, product], prog, f"{name}/add")
+
+
+def mat_mul_grouped_acc(
+    graph: Graph,
+    c: Tensor,
+    scale: float,
+    a: Tensor,
+    b: Tensor,
+    prog: Sequence,
+    name: str = "matmul_acc",
+) -> None:
+    """c [G, M, N] += scale * (a b), in place."""
+    _grouped(a, b, c)
+    mat_mul_acc(graph, c, scale, a, b, prog, name)
+
+
+def create_mat_mul_input_lhs(
+    graph: Graph, dtype: DType, a: Items[int], b: Items[int], name: str = "lhs"
+) -> Tensor:
+    """A variable of shape a [.., M, K] for the product with one of shape b [.., K, N]."""
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise ShapeError(f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
+    made = create_mat_mul_input(graph, dtype, a, name)
+    return graph.add_variable(dtype, tuple(a), name, mapping="linear") if made is None else made
+
+
+def create_mat_mul_input_rhs(
+    graph: Graph, dtype: DType, a: Items[int], b: Items[int], name: str = "rhs"
+) -> Tensor:
+    """A variable of shape b [.., K, N] for the product with one of shape a [.., M, K]."""
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise ShapeError(f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
+    return graph.add_variable(dtype, tuple(b), name, mapping="linear")
+
+
+def create_mat_mul_grouped_input_lhs(
+    graph: Graph, dtype: DType, a: Items[int], b: Items[int], name: str = "lhs"
+) -> Tensor:
+    """As `create_mat_mul_input_lhs` for [G, M, K] and [G, K, N]."""
+    return create_mat_mul_input_lhs(graph, dtype, a, b, name)
+
+
+def create_mat_mul_grouped_input_rhs(
+    graph: Graph, dtype: DType, a: Items[int], b: Items[int], name: str = "rhs"
+) -> Tensor:
+    """As `create_mat_mul_input_rhs` for [G, M, K] and [G, K, N]."""
+    return create_mat_mul_input_rhs(graph, dtype, a, b, name)
+
+
+def mat_mul_report_plan(graph: Graph) -> str:
+    """The plans of the graph's products and convolutions so far, as text."""
+    return plan_report(graph)
+
+
+def transpose_grouped_matrix(t: Tensor) -> Tensor:
+    """[G, M, N] seen as [G, N, M]."""
+    _grouped(t)
+    return t.dim_shuffle((0, 2, 1))
+
+
+def create_input(
+    graph: Graph, dtype: DType, shape: Items[int], params: ConvParams, name: str = "input"
+) -> Tensor:
+    """A variable [N, C, *spatial] for a convolution. Raises ShapeError on the wrong rank."""
+    if len(shape) != params.rank + 2:
+        raise ShapeError(f"an input of shape {tuple(shape)} for {params.rank} spatial dims")
+    return graph.add_variable(dtype, tuple(shape), name, mapping="linear")
+
+
+def create_weights(
+    graph: Graph, dtype: DType, shape: Items[int], params: ConvParams, name: str = "weights"
+) -> Tensor:
+    """A variable [O, C / groups, *kernel] for a convolution. Raises ShapeError."""
+    if len(shape) != params.rank + 2 or shape[0] % params.groups:
+        raise ShapeError(f"weights of shape {tuple(shape)} for {params.groups} groups")
+    return graph.add_variable(dtype, tuple(shape), name, mapping="linear")
+
+
+def create_biases(graph: Graph, activations: Tensor, name: str = "biases") -> Tensor:
+    """A variable [O] for the biases of activations [N, O, *spatial]."""
+    return graph.add_variable(activations.dtype, (activations.shape[1],), name, mapping="linear")
+
+
+def add_bias(
+    graph: Graph, activations: Tensor, biases: Tensor, prog: Sequence, name: str = "bias"
+) -> None:
+    """activations [N, O, *spatial] += biases [O], in place."""
+    column = biases.reshape((biases.numel, *(1,) * (activations.rank - 2)))
+    map_in_place(graph, "add($0,$1)", [activations, column], prog, name)
+
+
+def convolution_with_output(
+    graph: Graph,
+    x: Tensor,
+    w: Tensor,
+    out: Tensor,
+    params: ConvParams,
+    prog: Sequence,
+    name: str = "conv",
+) -> None:
+    """out [N, O, *out] = x convolved with w."""
+    made = convolution(graph, x, w, None, params, prog, name, out_dtype=out.dtype)
+    prog.add(Copy(made, out))
+
+
+def weights_transpose_chans_flip_xy(w: Tensor) -> Tensor:
+    """Weights [O, C, *kernel] seen as those of the backward pass: [C, O, *flipped kernel]."""
+    for d in range(2, w.rank):
+        w = w.reverse(d)
+    return w.dim_shuffle((1, 0, *range(2, w.rank)))
+
+
+def get_fwd_flops(x: Items[int], w: Items[int], params: ConvParams) -> int:
+    """Operations (two a multiply-add) of a convolution of these shapes, padding counted as work."""
+    out = params.output_shape(x, w)
+    return 2 * prod(out) * prod(w[1:])
+
+
+def linspace(
+    graph: Graph, dtype: DType, left: float, right: float, count: int, name: str = "linspace"
+) -> Tensor:
+    """`count` evenly spaced constants from left to right, both included."""
+    values = np.linspace(left, right, count).astype(dtype.numpy)
+    return graph.add_constant(dtype, (count,), values, name, "linear")
+
+
+def meshgrid2d(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """x along columns and y along rows, both seen as [len(y), len(x)]."""
+    n, m = x.numel, y.numel
+    across = x.flatten().reshape((1, n)).broadcast(m, 0)
+    return across, y.flatten().reshape((m, 1)).broadcast(n, 1)
+
+
+def triangular_mask(
+    graph: Graph, n: int, lower: bool = True, dtype: DType = f32, name: str = "mask"
+) -> Tensor:
+    """A constant [n, n] of ones on and below the diagonal (above it with lower=False)."""
+    ones = np.ones((n, n), dtype.numpy)
+    values = np.tril(ones) if lower else np.triu(ones)
+    return graph.add_constant(dtype, (n, n), values, name, "linear")
