@@ -16,6 +16,7 @@ from poplar_py.poplar.program import Program
 from poplar_py.poplar.tile_print import print_tile_module
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.verify import (
+    VariableColumns,
     check_calls,
     check_conflicts,
     check_edges_inside,
@@ -29,6 +30,7 @@ from poplar_py.poplar.verify import (
 
 if TYPE_CHECKING:
     from poplar_py.poplar.graph import Graph
+    from poplar_py.poplar.groups import ComputeSet
 
 
 @dataclass
@@ -85,11 +87,14 @@ class TileModule:
         columns = variable_columns(self.graph)
         for cs in used_compute_sets(self.programs):
             with errors:
-                for group in cs.groups:
-                    for name, edges in group.edges.items():
-                        check_edges_inside(self.graph, group, name, edges, columns)
+                self._verify_edges(cs, columns)
                 check_conflicts(cs)
         errors.raise_if_any()
+
+    def _verify_edges(self, cs: ComputeSet, columns: VariableColumns) -> None:
+        for group in cs.groups:
+            for name, edges in group.edges.items():
+                check_edges_inside(self.graph, group, name, edges, columns)
 
     def _verify_mapping(self) -> None:
         """Every vertex and every element in use on a tile."""
