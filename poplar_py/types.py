@@ -192,3 +192,16 @@ def _broadcast_dim(a: Dim, b: Dim, shapes: tuple[Shape, ...]) -> Dim:
         return a
     texts = " and ".join("[" + ",".join(map(str, s)) + "]" for s in shapes)
     raise ShapeError(f"shapes {texts} do not broadcast: {a} against {b}")
+
+
+def limits(dtype: DType) -> tuple[float | int, float | int]:
+    """Lowest and highest finite value of a type."""
+    if dtype.kind == "b":
+        return 0, 1
+    if dtype.is_float:
+        import ml_dtypes
+
+        floats: Any = ml_dtypes.finfo(dtype.numpy)  # pyright: ignore[reportUnknownMemberType]
+        return float(floats.min), float(floats.max)
+    integers = np.iinfo(dtype.numpy)
+    return int(integers.min), int(integers.max)

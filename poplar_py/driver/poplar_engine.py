@@ -257,6 +257,21 @@ class Engine:
         self._ran = 0
         self.engine.reset_cycles()
 
+    def get_time_stamp(self) -> int:
+        """Device cycles of all runs so far."""
+        return self.engine.cycles().total if self._ran else 0
+
+    def report_timing(self, start: int, end: int) -> str:
+        """Cycles between two time stamps, and the time they take on the target's clock."""
+        seconds = (end - start) / self.executable.target.clock
+        return f"{end - start} cycles ({seconds * 1e6:.1f} microseconds)"
+
+    def get_report(self) -> dict[str, Any]:
+        """Programs run so far and their cycles by phase, as plain data."""
+        report = self.engine.cycles()
+        phases = {n: int(getattr(report, n)) for n in ("compute", "exchange", "sync", "host")}
+        return {"programs": self._ran, "cycles": {**phases, "total": report.total}}
+
     def get_engine_options(self) -> OptionFlags:
         """Poplar's options of this engine, defaults and environment included."""
         return OptionFlags(self.options)

@@ -7,6 +7,11 @@ from poplar_py.poplar.cycles import cycle_count, cycle_stamp
 from poplar_py.poplar.device import Device, DeviceManager, IPUModel
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.estimates import VertexIntrospector, VertexPerfEstimate
+from poplar_py.poplar.floating import (
+    FloatingPointBehaviour,
+    set_floating_point_behaviour,
+    set_stochastic_rounding,
+)
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.groups import ComputeSet, StateVectors, VertexGroup
 from poplar_py.poplar.layout import AlignedBlock, align_views
@@ -68,6 +73,7 @@ __all__ = [
     "Engine",
     "Executable",
     "FieldRef",
+    "FloatingPointBehaviour",
     "Function",
     "Graph",
     "HostFunction",
@@ -94,6 +100,8 @@ __all__ = [
     "cycle_stamp",
     "errors",
     "program",
+    "set_floating_point_behaviour",
+    "set_stochastic_rounding",
 ]
 
 _LATER = {

@@ -6,6 +6,7 @@ from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from poplar_py.poplar import dot
 from poplar_py.poplar.errors import (
     InvalidTileMapping,
     StreamConnectionError,
@@ -49,6 +50,14 @@ class Graph(VertexGraph):
 
     def get_replication_factor(self) -> int:
         return self.replication_factor
+
+    def output_compute_graph(self) -> str:
+        """DOT text with a node for every compute set and the variables it uses."""
+        return dot.compute_graph(self)
+
+    def output_vertex_graph(self) -> str:
+        """DOT text with a node for every vertex and the variables it uses."""
+        return dot.vertex_graph(self)
 
     # ------------------------------------------------------------------ host side
     def add_host_to_device_fifo(

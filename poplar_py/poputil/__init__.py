@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from poplar_py.poputil.splits import (
+    dim_is_split_over_ipus,
+    dim_is_split_over_tiles,
+    inv_transform_tile_index,
+    transform_tile_index,
+)
 from poplar_py.poputil.tile_mapping import (
     broadcast_to_match,
     calc_linear_tile_mapping,
@@ -22,10 +28,14 @@ __all__ = [
     "clone_to_ipu",
     "copy_to_ipu",
     "create_broadcast_operand",
+    "dim_is_split_over_ipus",
+    "dim_is_split_over_tiles",
     "duplicate",
     "expand_to_match_ranks",
     "get_tile_imbalance",
+    "inv_transform_tile_index",
     "map_tensor_linearly",
     "map_tensor_linearly_with_offset",
     "split_regions_between_workers",
+    "transform_tile_index",
 ]

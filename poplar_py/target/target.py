@@ -12,7 +12,7 @@ from poplar_py.diagnostics import OptionError
 from poplar_py.target.chips import CHIPS, Chip
 from poplar_py.target.machine_file import load_system
 from poplar_py.target.systems import SYSTEMS, System
-from poplar_py.types import DType
+from poplar_py.types import DType, limits
 
 T = TypeVar("T")
 
@@ -186,6 +186,22 @@ class Target:
     def get_type_size(self, dtype: DType) -> int:
         """Bytes of an element on the device."""
         return dtype.size
+
+    def get_type_limits_max(self, dtype: DType) -> float | int:
+        """Largest finite value of a type."""
+        return limits(dtype)[1]
+
+    def get_type_limits_min(self, dtype: DType) -> float | int:
+        """Lowest finite value of a type."""
+        return limits(dtype)[0]
+
+    def get_ipu_link_topology(self) -> str:
+        """How the system links its IPUs: single, ladder, torus or custom."""
+        return self.system.topology
+
+    def get_ipu_link_domain_size(self) -> int:
+        """IPUs joined by IPU-Links."""
+        return self.system.pod
 
     def get_rpt_count_max(self) -> int:
         """Longest hardware repeat: a 12-bit field."""

@@ -1,0 +1,49 @@
+"""How tiles round and trap, as programs for Poplar set it.
+
+The simulated tiles round to nearest even and never trap: NaN and infinity are values. Programs may
+ask for exactly that; a request for traps or stochastic rounding is refused, so that nobody takes
+the results for something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from poplar_py.diagnostics import OptionError
+
+if TYPE_CHECKING:
+    from poplar_py.poplar.graph import Graph
+    from poplar_py.poplar.program import Sequence
+
+__all__ = ["FloatingPointBehaviour", "set_floating_point_behaviour", "set_stochastic_rounding"]
+
+
+@dataclass(frozen=True, slots=True)
+class FloatingPointBehaviour:
+    """Traps on invalid operations, division by zero and overflow; stochastic rounding; NaN on
+    overflow. All are off here, also by default."""
+
+    inv: bool = False
+    div0: bool = False
+    oflo: bool = False
+    esr: bool = False
+    nanoo: bool = False
+
+
+def set_floating_point_behaviour(
+    graph: Graph, prog: Sequence, behaviour: FloatingPointBehaviour, name: str = ""
+) -> None:
+    """Accept what the tiles do anyway. Raises OptionError for traps and stochastic rounding."""
+    del graph, prog, name
+    asked = [n for n in FloatingPointBehaviour.__slots__ if getattr(behaviour, n)]
+    if asked:
+        raise OptionError(
+            f"floating point behaviour {', '.join(asked)}",
+            remedy="tiles round to nearest even without traps; use popops.has_nan_or_inf to check",
+        )
+
+
+def set_stochastic_rounding(graph: Graph, prog: Sequence, enable: bool, name: str = "") -> None:
+    """Accept that it is off. Raises OptionError to turn it on."""
+    set_floating_point_behaviour(graph, prog, FloatingPointBehaviour(esr=enable), name)
