@@ -199,8 +199,6 @@ def limits(dtype: DType) -> tuple[float | int, float | int]:
     if dtype.kind == "b":
         return 0, 1
     if dtype.is_float:
-        import ml_dtypes
-
         floats: Any = ml_dtypes.finfo(dtype.numpy)  # pyright: ignore[reportUnknownMemberType]
         return float(floats.min), float(floats.max)
     integers = np.iinfo(dtype.numpy)

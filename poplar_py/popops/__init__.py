@@ -160,6 +160,8 @@ from poplar_py.popops.variants import (
     gteq_with_output,
     inv_in_place,
     inv_std_dev_to_variance,
+    inv_std_dev_to_variance_in_place,
+    inv_std_dev_to_variance_with_output,
     inv_with_output,
     is_finite_with_output,
     is_inf_with_output,
@@ -229,6 +231,8 @@ from poplar_py.popops.variants import (
     trunc_in_place,
     trunc_with_output,
     variance_to_inv_std_dev,
+    variance_to_inv_std_dev_in_place,
+    variance_to_inv_std_dev_with_output,
 )
 
 __all__ = [
@@ -334,6 +338,8 @@ __all__ = [
     "inv",
     "inv_in_place",
     "inv_std_dev_to_variance",
+    "inv_std_dev_to_variance_in_place",
+    "inv_std_dev_to_variance_with_output",
     "inv_with_output",
     "iota",
     "is_finite",
@@ -467,5 +473,7 @@ __all__ = [
     "update_scalar_in_rows",
     "update_table",
     "variance_to_inv_std_dev",
+    "variance_to_inv_std_dev_in_place",
+    "variance_to_inv_std_dev_with_output",
     "zero",
 ]

@@ -161,6 +161,36 @@ def inv_std_dev_to_variance(
     return map_expr(graph, text, [inv_std_dev], prog, name or "variance")
 
 
+def variance_to_inv_std_dev_with_output(
+    graph: Graph, variance: Tensor, epsilon: float, out: Tensor, prog: Sequence, name: str = ""
+) -> None:
+    """`variance_to_inv_std_dev` written to `out`."""
+    text = f"rsqrt(add($0,c({epsilon!r})))"
+    map_with_output(graph, text, [variance], out, prog, name or "variance_to_inv_std_dev")
+
+
+def variance_to_inv_std_dev_in_place(
+    graph: Graph, variance: Tensor, epsilon: float, prog: Sequence, name: str = ""
+) -> None:
+    """`variance_to_inv_std_dev` written over its operand."""
+    variance_to_inv_std_dev_with_output(graph, variance, epsilon, variance, prog, name)
+
+
+def inv_std_dev_to_variance_with_output(
+    graph: Graph, inv_std_dev: Tensor, epsilon: float, out: Tensor, prog: Sequence, name: str = ""
+) -> None:
+    """`inv_std_dev_to_variance` written to `out`."""
+    text = f"sub(reciprocal(mul($0,$0)),c({epsilon!r}))"
+    map_with_output(graph, text, [inv_std_dev], out, prog, name or "inv_std_dev_to_variance")
+
+
+def inv_std_dev_to_variance_in_place(
+    graph: Graph, inv_std_dev: Tensor, epsilon: float, prog: Sequence, name: str = ""
+) -> None:
+    """`inv_std_dev_to_variance` written over its operand."""
+    inv_std_dev_to_variance_with_output(graph, inv_std_dev, epsilon, inv_std_dev, prog, name)
+
+
 cbrt = _unary("cbrt")
 clz = _unary("clz")
 exp2 = _unary("exp2")

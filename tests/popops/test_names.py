@@ -97,7 +97,11 @@ def test_variances(dtype: DType) -> None:
     inv = popops.variance_to_inv_std_dev(p.graph, t, 0.25, p.prog)
     back = popops.inv_std_dev_to_variance(p.graph, inv, 0.25, p.prog)
     tolerance = 5e-3 if dtype is f16 else 1e-6
-    got = p.run(inv, back)
+    over = p.input(v)
+    popops.variance_to_inv_std_dev_in_place(p.graph, over, 0.25, p.prog)
+    popops.inv_std_dev_to_variance_in_place(p.graph, over, 0.25, p.prog)
+    got = p.run(inv, back, over)
+    compare(got[2], v, tolerance)
     compare(got[0], (1 / np.sqrt(v.astype(np.float64) + 0.25)).astype(dtype.numpy), tolerance)
     compare(got[1], v, tolerance)
 
