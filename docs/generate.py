@@ -91,11 +91,32 @@ def names_document() -> str:
     return HEAD + text
 
 
+def errors_document() -> str:
+    """Error classes of graphs, programs and runs, with their codes."""
+    from poplar_py import diagnostics
+    from poplar_py.poplar import errors
+
+    rows: list[tuple[str, ...]] = []
+    for module in (errors, diagnostics):
+        for name, cls in sorted(vars(module).items()):
+            own = isinstance(cls, type) and cls.__module__ == module.__name__
+            if own and issubclass(cls, diagnostics.PoplarPyError):
+                said = " ".join((cls.__doc__ or "").split())
+                rows.append((f"`{cls.code}`", f"`{module.__name__}.{name}`", said))
+    text = (
+        "# Errors\n\nEvery error is a `PoplarPyError` with a stable code, a place, a reason and a "
+    )
+    text += "remedy. `tests/poplar/test_error_classes.py` has\nan example of each that a graph, a "
+    text += "program or a run can raise.\n\n"
+    return HEAD + text + table(("code", "class", "means"), rows)
+
+
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "ops.md": ops_document,
     "passes.md": passes_document,
     "codelets.md": codelets_document,
     "poplar_names.md": names_document,
+    "errors.md": errors_document,
 }
 
 
