@@ -207,7 +207,7 @@ WORDS = (
 )
 
 
-@pytest.mark.parametrize("count", [80, pytest.param(700, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(700, marks=pytest.mark.slow)])
 def test_pexe(count: int, pexe: dict[str, bytes], tmp_path: Path) -> None:
     raw, r = (tmp_path / "m.pexe").read_bytes(), random.Random(count)
 

@@ -87,7 +87,14 @@ def compiled(model: pp.LoadedModel, inputs: Inputs, tiles: int | None = None) ->
     return api.compile_for(model, options, Sizes.of(shapes=shapes, values=inputs))
 
 
-@pytest.mark.parametrize("name", ["bert", "cnn", *REAL])
+SLOW_BITS = ("magika", "rapidocr_cls")
+BITS = [
+    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_BITS else [])
+    for name in ("bert", "cnn", *REAL)
+]
+
+
+@pytest.mark.parametrize("name", BITS)
 def test_one_set_of_bits(name: str, tmp_path: Path) -> None:
     model, inputs = sample(name, tmp_path)
     exe = compiled(model, inputs, None if name in REAL else 48)
@@ -157,7 +164,7 @@ def check_dump(dump: Path, folder: Path, expected: dict[str, Array]) -> None:
     same(pp.Engine(pp.load(dump)).run(flat), expected, dump.name)
 
 
-QUICK_DUMPS = ("silero_vad", "rapidocr_cls")
+QUICK_DUMPS = ("silero_vad",)
 
 
 def marked(case: Case) -> object:

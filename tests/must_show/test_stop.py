@@ -122,7 +122,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.lstrip().startswith("error[timeout]")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
-        time.sleep(4)  # compiled by now, or interrupted while it compiles: the same end
+        time.sleep(3)  # compiled by now, or interrupted while it compiles: the same end
         begin = time.perf_counter()
         child.send_signal(signal.SIGINT)
         assert child.wait(10) == 130
