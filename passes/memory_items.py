@@ -8,6 +8,7 @@ import numpy as np
 from poplar_py.diagnostics import Location
 from poplar_py.passes.liveness import Liveness
 from poplar_py.passes.plan_exchange import ExchangePlan
+from poplar_py.passes.steps import edge_fields
 from poplar_py.passes.tile_module import Items, Places, TileModule
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.poplar.groups import StateVectors, VertexGroup
@@ -115,9 +116,15 @@ def live_matrix(liveness: Liveness, variables: int, steps: int) -> np.ndarray:
     return np.ascontiguousarray(out.T)
 
 
+def _state_bytes(g: VertexGroup) -> Ints:
+    """Bytes of every vertex's descriptor, int64[n]: its fields and the lists of rank-2 fields."""
+    counts = {f.name: np.diff(e.vptr) for f, e in edge_fields(g) if e.vptr is not None}
+    return np.broadcast_to(g.codelet.state_bytes_of(counts), (g.n,))
+
+
 def charged_bytes(exchange: ExchangePlan, num_tiles: int) -> tuple[Ints, Ints]:
     """(code, vertex state) bytes per tile: each codelet once per tile, exchange code by pieces,
-    control code by steps; a vertex's descriptor by its codelet's ``state_bytes``."""
+    control code by steps; a vertex's descriptor with its lists of pointers."""
     code, state = np.zeros(num_tiles, I8), np.zeros(num_tiles, I8)
     on_tile: dict[str, tuple[int, np.ndarray]] = {}
     for cs in exchange.used:
@@ -129,8 +136,8 @@ def charged_bytes(exchange: ExchangePlan, num_tiles: int) -> tuple[Ints, Ints]:
                 (int(getattr(g.codelet, "code_bytes", 0)), np.zeros(num_tiles, np.bool_)),
             )
             mask[g.tiles] = True
-            each = int(getattr(g.codelet, "state_bytes", 0))
-            state += each * np.bincount(g.tiles, minlength=num_tiles)
+            weights = _state_bytes(g).astype(np.float64)
+            state += np.bincount(g.tiles, weights, minlength=num_tiles).astype(I8)
             on_tile[g.codelet.digest] = (size, mask)
     for size, mask in on_tile.values():
         code[mask] += size
