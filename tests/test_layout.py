@@ -34,6 +34,7 @@ LEVELS = (
     ("frontends",),
     ("api",),
     ("cli",),
+    ("__main__",),
 )
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 
