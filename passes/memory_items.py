@@ -133,7 +133,7 @@ def charged_bytes(exchange: ExchangePlan, num_tiles: int) -> tuple[Ints, Ints]:
         for g in cs.groups:
             size, mask = on_tile.setdefault(
                 g.codelet.digest,
-                (int(getattr(g.codelet, "code_bytes", 0)), np.zeros(num_tiles, np.bool_)),
+                (int(g.codelet.code_bytes), np.zeros(num_tiles, np.bool_)),
             )
             mask[g.tiles] = True
             weights = _state_bytes(g).astype(np.float64)

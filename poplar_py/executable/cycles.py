@@ -63,18 +63,8 @@ def _codelet_cycles(g: VertexGroup) -> Ints:
             state[f.name] = np.zeros(g.n, f.dtype.numpy)
         else:
             state[f.name] = value
-    function = getattr(g.codelet, "cycles", None)
-    if function is None:
-        work = sum(
-            (sizes.get(f"{f.name}[]", sizes[f.name]) for f, _ in edge_fields(g)), np.zeros(g.n, I8)
-        )
-        return work + 20
-    cycles = np.asarray(function(sizes, state))
+    cycles = np.asarray(g.codelet.cycles(sizes, state))
     return np.broadcast_to(cycles, (g.n,)).astype(I8)
-
-
-def _whole_tile(g: VertexGroup) -> bool:
-    return bool(getattr(g.codelet, "whole_tile", g.codelet.multi))
 
 
 def tile_cycles(cs: ComputeSet, cost: list[Ints], model: CycleModel) -> Ints:
@@ -85,7 +75,7 @@ def tile_cycles(cs: ComputeSet, cost: list[Ints], model: CycleModel) -> Ints:
     tile = np.concatenate([g.tiles for g, _ in groups])
     seq = np.concatenate([g.seq for g, _ in groups])
     cycles = np.concatenate([c for _, c in groups])
-    multi = np.concatenate([np.full(g.n, _whole_tile(g), np.bool_) for g, _ in groups])
+    multi = np.concatenate([np.full(g.n, g.codelet.whole_tile, np.bool_) for g, _ in groups])
     if len(groups) > 1:
         order = np.argsort(seq, kind="stable")
         tile, cycles, multi = tile[order], cycles[order], multi[order]
