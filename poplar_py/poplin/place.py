@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from poplar_py.poplar import Mapping, concat
+from poplar_py.poplar import Mapping, Tensor, concat
 
 if TYPE_CHECKING:
-    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar import Graph
+    from poplar_py.poplar.views import View
     from poplar_py.types import DType
 
 __all__ = ["TileRange", "block_mapping", "pad_view", "spread", "tile_range", "zeros"]
@@ -61,7 +62,8 @@ def block_mapping(tile: Tiles, size: int) -> Mapping:
     return Mapping(np.arange(len(tile) + 1, dtype=np.int64) * size, tile).normal()
 
 
-_zero_pools: weakref.WeakKeyDictionary[Graph, dict[tuple[str, int], Tensor]]
+# Views only: a tensor holds its graph, and a value that holds its key is never let go.
+_zero_pools: weakref.WeakKeyDictionary[Graph, dict[tuple[str, int], View]]
 _zero_pools = weakref.WeakKeyDictionary()
 
 
@@ -75,8 +77,8 @@ def zeros(graph: Graph, dtype: DType, size: int, tile: int = 0) -> Tensor:
     if key not in pool:
         data = np.zeros(room, dtype.numpy)
         name = f"zeros_{dtype.name}_{room}"
-        pool[key] = graph.add_constant(dtype, (room,), data, name, mapping=tile)
-    return pool[key]
+        pool[key] = graph.add_constant(dtype, (room,), data, name, mapping=tile).view
+    return Tensor(graph, pool[key], dtype)
 
 
 def zeros_view(graph: Graph, dtype: DType, shape: Sequence[int]) -> Tensor:
