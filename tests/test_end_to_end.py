@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from model_cases import Array, assert_same
 from onnx import TensorProto, helper, numpy_helper
 
 import poplar_py as pp
+from poplar_py import ir, poplar
 from poplar_py.eval import evaluate
+from poplar_py.runtime.engine import TileEngine
 
 SMALL = {"tiles_per_ipu": 64}
 
@@ -158,3 +161,19 @@ def test_wrong_inputs_are_told_all_at_once(mlp: pp.LoadedModel) -> None:
         engine.run({"x": np.zeros((3, 784), np.float32)})
     with pytest.raises(pp.PoplarPyError, match="missing"):
         engine.run({})
+
+
+def test_nothing_is_kept_of_a_dropped_engine(repo_root: Path) -> None:
+    """Who compiles fifty models in one process holds the memory of one."""
+
+    def live() -> list[str]:
+        gc.collect()
+        kinds = (poplar.Graph, ir.Module, TileEngine)
+        return [type(found).__name__ for found in gc.get_objects() if type(found) in kinds]
+
+    before = sorted(live())
+    engine = pp.Engine(pp.load(repo_root / "samples/models/mlp.pml"), tiles_per_ipu=24)
+    engine.run(images(3))
+    assert "TileEngine" in live()
+    del engine
+    assert sorted(live()) == before

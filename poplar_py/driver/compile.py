@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -87,7 +88,10 @@ def run_pipeline(
         try:
             return Passed(PassManager(context).run(model, passes), model, context)
         except OutOfTileMemory as error:
-            failure = error
+            failure = error.with_traceback(None)
+        # The failed attempt's graph, weights and plans: the next one needs their room.
+        del model, context
+        gc.collect()
     assert failure is not None
     raise failure
 
