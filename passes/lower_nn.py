@@ -95,7 +95,7 @@ def _conv(ctx: LowerContext, op: Any, dtype: DType | None) -> None:
     """Spatial dims of one pixel that the kernel does not reach beyond are left out."""
     keep = _spatial_dims(op)
     rank = op.x.rank - 2
-    params = poplin.ConvParams.of(
+    params = poplin.ConvForm.of(
         len(keep),
         strides=[op.strides[d] for d in keep],
         pads=[op.pads[d] for d in keep] + [op.pads[d + rank] for d in keep],
@@ -154,7 +154,7 @@ def lower_conv_integer(ctx: LowerContext, op: ops.ConvInteger) -> None:
 
 @rule("nn.conv_transpose")
 def lower_conv_transpose(ctx: LowerContext, op: ops.ConvTranspose) -> None:
-    params = poplin.ConvParams.of(
+    params = poplin.ConvForm.of(
         op.x.rank - 2,
         strides=op.strides,
         pads=op.pads,

@@ -14,6 +14,7 @@ says how each product was cut.
 from __future__ import annotations
 
 from poplar_py.poplin import cycles
+from poplar_py.poplin.conv_params import ConvParams, InputTransform, OutputTransform
 from poplar_py.poplin.convolution import conv_transpose, convolution, transpose_params
 from poplar_py.poplin.epilogue import Epilogue, supports_epilogue
 from poplar_py.poplin.matmul import create_mat_mul_input, mat_mul
@@ -40,13 +41,16 @@ from poplar_py.poplin.names import (
     triangular_mask,
     weights_transpose_chans_flip_xy,
 )
-from poplar_py.poplin.params import ConvParams
+from poplar_py.poplin.params import ConvForm
 from poplar_py.poplin.place import TileRange
 from poplar_py.poplin.plan import plan_report, plans
 
 __all__ = [
+    "ConvForm",
     "ConvParams",
     "Epilogue",
+    "InputTransform",
+    "OutputTransform",
     "TileRange",
     "add_bias",
     "conv_transpose",

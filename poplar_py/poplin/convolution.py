@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplin.blockconv import block_conv, block_conv_applies
+from poplar_py.poplin.conv_params import ConvParams
 from poplar_py.poplin.epilogue import Epilogue
 from poplar_py.poplin.generic import generic_conv
 from poplar_py.poplin.operands import (
@@ -20,9 +21,13 @@ from poplar_py.poplin.operands import (
     result_dtype,
     split_epilogue,
 )
-from poplar_py.poplin.params import ConvParams
+from poplar_py.poplin.params import ConvForm
 from poplar_py.poplin.place import TileRange, tile_range
+from poplar_py.poplin.transforms import native_of, pad_output
 from poplar_py.poplin.wide import fold_wide_kernel
+from poplar_py.popops.elementwise import map as map_expr
+from poplar_py.popops.fill import fill
+from poplar_py.poputil.layout import fresh
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from poplar_py.poplin.operands import Operand
     from poplar_py.types import DType
 
-__all__ = ["conv_transpose", "convolution", "transpose_params"]
+__all__ = ["backward_weights", "conv_transpose", "convolution", "transpose_params"]
 
 
 def convolution(
@@ -40,19 +45,75 @@ def convolution(
     x: Tensor,
     w: Operand,
     bias: Operand | None,
-    params: ConvParams,
+    params: ConvParams | ConvForm,
     prog: Sequence,
     name: str = "conv",
     *,
     epilogue: Epilogue | None = None,
     out_dtype: DType | None = None,
     tiles: TileRange | tuple[int, int] | None = None,
+    transpose_and_flip_weights: bool = False,
 ) -> Tensor:
     """x [N, C, *spatial] with w [O, C/groups, *kernel] plus bias [O], then the epilogue.
 
     The result is [N, O, *out]. w and bias are tensors or arrays (constants, laid out as the plan
-    wants).
+    wants). With Poplar's `ConvParams` weights may also be [groups, O/groups, C/groups, *kernel];
+    `transpose_and_flip_weights` takes those of the forward pass ([C/groups, O/groups] and kernel
+    dims reversed) for the backward one.
     """
+    if transpose_and_flip_weights:
+        w = backward_weights(w, params)
+    if isinstance(params, ConvForm):
+        return _convolve(graph, x, w, bias, params, prog, name, epilogue, out_dtype, tiles)
+    full = params.validate()
+    native = native_of(x, w, full)
+    dtype = out_dtype or full.output_type
+    out = full.output_transform
+    empty = native.zero or 0 in native.shape
+    if not empty and not any((*out.padding_lower, *out.padding_upper)):
+        args = (native.x, native.w, bias, native.form, prog, name, epilogue, dtype, tiles)
+        return _convolve(graph, *args)
+    if empty:
+        result = fresh(graph, dtype, native.shape, name)
+        fill(graph, result, 0, prog, f"{name}/zero")
+    else:
+        args = (native.x, native.w, None, native.form, prog, name, None, dtype, tiles)
+        result = _convolve(graph, *args)
+    result = pad_output(graph, result, full, prog, name)
+    return _finish(graph, result, bias, epilogue, prog, name)
+
+
+def _finish(
+    graph: Graph,
+    result: Tensor,
+    bias: Operand | None,
+    epilogue: Epilogue | None,
+    prog: Sequence,
+    name: str,
+) -> Tensor:
+    """Bias and epilogue as steps of their own, over the output's padding too."""
+    checked = check_bias(bias, result.shape[1], result.dtype)
+    if checked is not None:
+        column = as_tensor(graph, checked, f"{name}/bias")
+        column = column.reshape((result.shape[1], *(1,) * (result.rank - 2)))
+        text, parts = "add($0,$1)", [result, column]
+        result = map_expr(graph, text, parts, prog, f"{name}/bias", result.dtype)
+    return finish(graph, result, epilogue, prog, name)
+
+
+def _convolve(
+    graph: Graph,
+    x: Tensor,
+    w: Operand,
+    bias: Operand | None,
+    params: ConvForm,
+    prog: Sequence,
+    name: str,
+    epilogue: Epilogue | None,
+    out_dtype: DType | None,
+    tiles: TileRange | tuple[int, int] | None,
+) -> Tensor:
+    """The convolution of a form."""
     shape = params.output_shape(x.shape, w.shape)
     dtype = result_dtype(x.dtype, operand_dtype(w), out_dtype)
     where = tile_range(graph, tiles)
@@ -76,13 +137,13 @@ def convolution(
     return finish(graph, out.reshape(shape), epilogue, prog, name)
 
 
-def _three_dims(params: ConvParams) -> ConvParams:
+def _three_dims(params: ConvForm) -> ConvForm:
     """The same convolution with leading spatial dims of size 1, three in all."""
     extra = 3 - params.rank
     if extra < 0:
         raise ShapeError(f"convolutions have one to three spatial dims, not {params.rank}")
     one, zero = (1,) * extra, (0,) * extra
-    return ConvParams(
+    return ConvForm(
         one + params.strides,
         zero + params.pads_lower,
         zero + params.pads_upper,
@@ -92,7 +153,7 @@ def _three_dims(params: ConvParams) -> ConvParams:
     )
 
 
-def transpose_params(kernel: Items[int], params: ConvParams, extend: Items[int]) -> ConvParams:
+def transpose_params(kernel: Items[int], params: ConvForm, extend: Items[int]) -> ConvForm:
     """The plain convolution (on a flipped, transposed kernel) that a transposed one equals.
 
     `params` are those of the convolution it is the transpose of; `extend` lengthens each result dim
@@ -100,7 +161,7 @@ def transpose_params(kernel: Items[int], params: ConvParams, extend: Items[int])
     """
     rank = len(kernel)
     reach = [(k - 1) * d for k, d in zip(kernel, params.dilations, strict=True)]
-    return ConvParams(
+    return ConvForm(
         (1,) * rank,
         tuple(reach[i] - params.pads_lower[i] for i in range(rank)),
         tuple(reach[i] - params.pads_upper[i] + extend[i] for i in range(rank)),
@@ -115,7 +176,7 @@ def conv_transpose(
     x: Tensor,
     w: Operand,
     bias: Operand | None,
-    params: ConvParams,
+    params: ConvForm,
     prog: Sequence,
     name: str = "conv_transpose",
     *,
@@ -135,8 +196,7 @@ def conv_transpose(
             graph, x, w, bias, params.strides, prog, name, epilogue, out_dtype, tiles
         )
     plain = transpose_params(w.shape[2:], params, extend)
-    groups = params.groups
-    flipped = _flip_array(w, groups) if isinstance(w, np.ndarray) else _flip_tensor(w, groups)
+    flipped = backward_weights(w, params)
     return convolution(
         graph,
         x,
@@ -151,7 +211,7 @@ def conv_transpose(
     )
 
 
-def _tiles_without_overlap(kernel: Items[int], params: ConvParams, extend: Items[int]) -> bool:
+def _tiles_without_overlap(kernel: Items[int], params: ConvForm, extend: Items[int]) -> bool:
     """Whether every input pixel makes a patch of its own of the result."""
     pads = (*params.pads_lower, *params.pads_upper)
     plain = params.groups == 1 and params.dilations == params.input_dilations == (1,) * params.rank
@@ -196,7 +256,7 @@ def _scattered_points(
         x,
         points,
         bias,
-        ConvParams.of(rank),
+        ConvForm.of(rank),
         prog,
         name,
         epilogue=epilogue,
@@ -207,6 +267,17 @@ def _scattered_points(
     perm = (0, *back[1], *(axis for i in places for axis in (back[2][i], back[0][i])))
     final = tuple(s * m for s, m in zip(steps, spatial, strict=True))
     return apart.dim_shuffle(perm).reshape((n, outputs, *final))
+
+
+def backward_weights(w: Operand, params: ConvParams | ConvForm) -> Operand:
+    """Forward weights [C, O/groups, *kernel] (or with groups apart) as the backward pass wants."""
+    if isinstance(params, ConvForm):
+        groups = params.groups
+    else:
+        groups = params.num_conv_groups
+        kernel = tuple(w.shape[-params.get_num_field_dims() :])
+        w = w.reshape((-1, w.shape[-len(kernel) - 1], *kernel))
+    return _flip_array(w, groups) if isinstance(w, np.ndarray) else _flip_tensor(w, groups)
 
 
 def _flip_array(w: npt.NDArray[Any], groups: int) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""What a convolution is: strides, pads, dilations, groups, and the sizes that follow from them."""
+"""The form of a convolution that the kernels know: strides, pads, dilations, groups."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from poplar_py.diagnostics import ShapeError
 
-__all__ = ["ConvParams"]
+__all__ = ["ConvForm", "ConvParams"]
 
 Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ConvParams:
+class ConvForm:
     """A convolution over `rank` spatial dims (1 to 3). Every tuple holds one entry a dim.
 
     The input is dilated (`input_dilations`: zeros between elements), then padded (negative pads cut
@@ -36,12 +36,12 @@ class ConvParams:
         dilations: Sequence[int] | None = None,
         input_dilations: Sequence[int] | None = None,
         groups: int = 1,
-    ) -> ConvParams:
+    ) -> ConvForm:
         """Parameters from ONNX-like attributes: `pads` lists lower pads, then upper ones."""
         pad = tuple(pads) if pads is not None else (0,) * (2 * rank)
         if len(pad) != 2 * rank:
             raise ShapeError(f"{2 * rank} pads are needed for {rank} spatial dims, not {len(pad)}")
-        params = ConvParams(
+        params = ConvForm(
             _sizes(strides, rank, "strides"),
             pad[:rank],
             pad[rank:],
@@ -101,3 +101,6 @@ def _sizes(values: Sequence[int] | None, rank: int, what: str) -> Sizes:
     if len(values) != rank or min(values, default=1) < 1:
         raise ShapeError(f"{what} {tuple(values)} must be {rank} numbers of at least 1")
     return tuple(int(v) for v in values)
+
+
+ConvParams = ConvForm

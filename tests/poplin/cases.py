@@ -50,7 +50,7 @@ def outcome(graph: Graph, prog: program.Sequence, flat: Flat, out: Tensor, wante
 
 
 def reference_conv(
-    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, params: poplin.ConvParams
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, params: poplin.ConvForm
 ) -> np.ndarray:
     """Any number of spatial dims, in float64."""
     rank, groups = params.rank, params.groups
@@ -81,7 +81,7 @@ def run_conv(
     dtype: DType,
     x_shape: tuple[int, ...],
     w_shape: tuple[int, ...],
-    params: poplin.ConvParams,
+    params: poplin.ConvForm,
     *,
     tiles: int = 64,
     blocked: bool = True,

@@ -17,7 +17,7 @@ from poplar_py.types import DType, bf16, f16, f32, f64, i8, i32, u8
 from tests.poplin.cases import outcome, reference_conv, run_conv, sample, target
 from tests.poplin.flat import Flat
 
-of = poplin.ConvParams.of
+of = poplin.ConvForm.of
 SAME = of(2, pads=(1, 1, 1, 1))
 TOLERANCE = {"f32": 1e-5, "f64": 1e-13, "f16": 4e-3, "bf16": 1e-2}
 

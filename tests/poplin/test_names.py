@@ -70,7 +70,7 @@ def test_products(dtype: DType) -> None:
 def test_convolution_with_bias(dtype: DType) -> None:
     rng = np.random.default_rng(2)
     s = Setting()
-    params = poplin.ConvParams.of(1, pads=(1, 1))
+    params = poplin.ConvForm.of(1, pads=(1, 1))
     x, w, bias = (whole(rng, n, dtype) for n in ((2, 4, 9), (6, 4, 3), (6,)))
     xt = s.put(poplin.create_input(s.graph, dtype, x.shape, params), x)
     wt = s.put(poplin.create_weights(s.graph, dtype, w.shape, params), w)

@@ -11,11 +11,11 @@ from poplar_py.types import f32, f64
 from tests.poplin.cases import apply, outcome, sample, target
 from tests.poplin.flat import Flat
 
-of = poplin.ConvParams.of
+of = poplin.ConvForm.of
 
 
 def scatter(
-    x: np.ndarray, w: np.ndarray, params: poplin.ConvParams, extend: tuple[int, ...]
+    x: np.ndarray, w: np.ndarray, params: poplin.ConvForm, extend: tuple[int, ...]
 ) -> np.ndarray:
     """Every input pixel adds its patch of the result, in float64."""
     rank, groups = params.rank, params.groups
