@@ -4,9 +4,10 @@ The vertex language (the same for built-ins in `codelets/builtin/*.py` and for u
 ============================================================================================
 
 A source file is parsed, never imported. It holds, at module level: imports (ignored), a docstring,
-`NAMESPACE = "popops"` (built-ins: the prefix of every class in the file), `T = TypeVar("T", f16,
-f32)`, `N = IntParam("N")`, `B = BoolParam("B")`, constants in CAPITALS, helper functions (`def`,
-optionally `@device`) and vertex classes.
+`NAMESPACE = "popops"` (the prefix of every class in the file), `T = TypeVar("T", f16, f32)`,
+`N = IntParam("N")`, `B = BoolParam("B")`, enums of ints (`class Kind(Enum): ADD = 0`) and
+`K = EnumParam("K", Kind)`, constants in CAPITALS, helper functions (`def`, optionally `@device`)
+and vertex classes.
 
     NAMESPACE = "popops"
     T = TypeVar("T", f16, f32)
@@ -24,8 +25,10 @@ optionally `@device`) and vertex classes.
 
 Instances are named `popops::ScaledAdd<half>`; parameters in the order of `Generic[...]`, types by
 Poplar's or our names (`float` = `f32`, `half` = `f16`, `int`, `unsigned int`, ...), ints, `true`,
-`false`. A `MultiVertex` has `compute(self, worker_id: u32)`, called for worker_id 0..5 in order
-(`num_workers()` is 6).
+`false`, members of enums (`my::Kind::ADD`). A `MultiVertex` has `compute(self, worker_id: u32)`,
+called for worker_id 0..5 in order (`num_workers()` is 6). A `SupervisorVertex` has `compute(self)`:
+the supervisor of the tile runs it alone, its cycles are tile cycles. `@constraint("elem(*a) !=
+elem(*b)")` beside `@vertex` is checked for its fields and changes no value.
 
 Fields, in row order (see `rows.py`)
     Input[T] Output[T] InOut[T]           rank 0: `self.a` or `self.a[0]` reads, `=` writes
@@ -34,16 +37,21 @@ Fields, in row order (see `rows.py`)
     Vector[Input[Vector[T]]]              rank 2: `self.a[j][i]`, `len(self.a)`, `len(self.a[j])`;
                                           `row = self.a[j]` is an alias
     Vector[Input[Vector[T, ONE_PTR]]]     rank 2, rows without lengths
+    Input[VectorList[T, DELTANELEMENTS]]  rank 2, Poplar's compact form: DELTAN, DELTANELEMENTS or
+                                          COMPACT_DELTAN, 8 bytes of state and 4 a row
     name: f32                             state; assigned in compute: lives in tile memory
     name: Vector[u16]                     state vector
     LIMIT = 16, LIMIT = 2 * N             class constant, compile time: `self.LIMIT`
-    After the layout may follow a least alignment in bytes: Vector[T, SPAN, 16]. Types may be
-    chosen at compile time: `Input[Vector[f16 if HALF else f32]]`.
+    Layouts: SPAN, SHORT_SPAN, ONE_PTR, SCALED_PTR32, SCALED_PTR64, SCALED_PTR128, COMPACT_PTR; all
+    but the first two have no length. After the layout may follow a least alignment in bytes and
+    a flag for interleaved memory: Vector[T, SPAN, 16, True]. Types may be chosen at compile time:
+    `Input[Vector[f16 if HALF else f32]]`.
 
 Types
     f16 f32 f64 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool; short vectors `f32x16` = `Vec[f32, 16]`
-    (any element type, 2 to 64 lanes). Literals take the type of the other operand; alone they are
-    i32 and f32. Mixed ints: the wider one, signed at equal width. Int with float: the float type.
+    (any element type, 2 to 64 lanes), also by Poplar's names `float2 half4 int2 uint2 ...`;
+    `half` and `unsigned` are f16 and u32. Literals take the type of the other operand; alone they
+    are i32 and f32. Mixed ints: the wider one, signed at equal width. Int with float: the float type.
     f16 or bf16 with f32: f32. f16 and bf16 round once per operation. Ints wrap. Index expressions
     are exact (64 bits, no wrap). `f32(x)`, `cast(x, T)` convert: float to int saturates, NaN gives
     0, to f16 and bf16 round to nearest even. `bitcast(x, u32)` reinterprets. All of it works on
@@ -55,6 +63,7 @@ Statements
     for v in run (a field, row or array with a length); for k in (1, 2, 4): unrolled
     while, break, continue, return, pass, if / elif / else; `a if c else b`; and, or, not (short
     circuit). `if` on a compile-time value is folded: the dead branch is not even typed.
+    match x: case 1 | 2: ... case Kind.ADD: ... case _: (values only; guards are possible)
     x = e, x: f32 = e, x += e, x, y = a, b; a local has one type for good. Locals in CAPITALS, and
     locals that hold a known int, are compile-time values.
     acc = array(f32x16, 28): a zeroed local array. With compile-time indices everywhere it lives
@@ -63,16 +72,23 @@ Statements
     are Python's (floor); shift counts are masked.
     assert: at compile time an error, at run time as `abort_if(not c)`. abort_if(c) ends the run
     with a TileException.
-    Helpers (functions of the file, methods of the class) are inlined, may take arrays, fields and
-    rows, may return tuples; recursion is refused.
+    Helpers (functions of the file, methods and static methods of the class) are inlined, may take
+    arrays, fields and rows, may return tuples; recursion is refused.
 
 Functions, on scalars and vectors alike
     abs min max sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh
     cosh tanh asinh acosh atanh erf sigmoid pow floor ceil round (half to even) trunc copysign fmod
-    isnan isinf popcount clz fma(a, b, c) select(c, a, b)
+    isnan isinf isfinite popcount clz andc(a, b) = a & ~b fma(a, b, c) select(c, a, b)
     min and max of floats give NaN if either is NaN; fmin and fmax give the number.
     size_of(T) is_float(T) limit_max(T) limit_min(T) lowest(T) inf(T) nan(T); `T is f16`, `T == f16`
-    compare types at compile time. `math.pi`, `math.sqrt` and the like mean the same functions.
+    compare types at compile time. `math.pi`, `math.sqrt` and the like mean the same functions, as
+    do Poplar's intrinsics `ipu.fabs(x)` and `__builtin_ipu_fabs(x)`. Those that reach into
+    registers or pointers of the machine are refused with what to write instead.
+
+Random numbers
+    urand32() u32, urand64() u64, urand_f32() in [-0.5, 0.5), f32v2grand() two normal numbers as
+    f32x2. Each vertex owns a generator in its state field `prng: u64` (see `lower_random`), which a
+    class may declare to seed it with set_initial_value.
 
 Short vectors
     load16(run, i[, n])           16 elements at i of a field, row or local array of scalars; f16

@@ -26,6 +26,7 @@ from poplar_py.codelets.rows import RowLayout, row_layout
 from poplar_py.codelets.source import (
     ClassTemplate,
     SourceModule,
+    is_enum_class,
     parse_instance,
     parse_source,
 )
@@ -55,6 +56,7 @@ class Codelet:
         self.name: str = ir.name
         self.fields: tuple[Field, ...] = ir.fields
         self.multi: bool = ir.multi
+        self.supervisor: bool = ir.supervisor
 
     @cached_property
     def ir(self) -> CodeletIR:
@@ -85,7 +87,8 @@ class Codelet:
     @property
     def whole_tile(self) -> bool:
         """Whether `cycles` are tile cycles (all workers at once), not those of one worker."""
-        return self.multi or self.name.partition("<")[0] in TILE_NAMES
+        alone = self.multi or self.supervisor
+        return alone or self.name.partition("<")[0] in TILE_NAMES
 
     @property
     def state_bytes(self) -> int:
@@ -104,7 +107,7 @@ class Codelet:
         return np.asarray(total, np.int64)
 
     def cycles(self, sizes: dict[str, Array], state: dict[str, Array]) -> Array:
-        """Cycles per vertex, int64[n]: worker cycles, or tile cycles of a MultiVertex.
+        """Cycles per vertex, int64[n]: worker cycles, or tile cycles where `whole_tile` holds.
 
         sizes[f]: elements of a rank-1 field, sub-edges of a rank-2 field, whose total of elements
         is sizes[f + "[]"]; state: the values of state scalars. A published or registered figure of
@@ -122,7 +125,13 @@ class Codelet:
         return f"<Codelet {self.name}>"
 
 
+# Bytes of state by layout (Poplar's user guide). A VectorList keeps a base pointer with its row
+# count and a pointer to packed rows of 4 bytes: offset 20 bits, length 12 (PopLibs' codelets).
 LAYOUT_BYTES = {
+    "deltan": 8,
+    "deltanelements": 8,
+    "compact_deltan": 8,
+    "delta_row": 4,
     "span": 8,
     "short_span": 4,
     "one_ptr": 4,
@@ -266,7 +275,9 @@ def _codelet_part(text: str, class_text: str, start: int) -> str:
 
 
 def _belongs(node: ast.stmt) -> bool:
-    """Constants and functions; classes come on their own."""
+    """Constants, functions and enums; vertex classes come on their own."""
+    if isinstance(node, ast.ClassDef):
+        return is_enum_class(node)
     if isinstance(node, ast.Assign):
         return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
     if isinstance(node, ast.AnnAssign):

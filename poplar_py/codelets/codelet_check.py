@@ -7,6 +7,7 @@ cannot break the code generator.
 from __future__ import annotations
 
 from poplar_py.codelets.arrays import MAX_ARRAY_BYTES, register_arrays
+from poplar_py.codelets.check_rules import EXPRESSIONS, arithmetic
 from poplar_py.codelets.codelet_ir import (
     BINARY,
     BOOL,
@@ -20,19 +21,11 @@ from poplar_py.codelets.codelet_ir import (
 )
 from poplar_py.codelets.depth import MAX_DEPTH, deep
 from poplar_py.diagnostics import Location, VerifyError
-from poplar_py.types import bf16, bool_, f16, i32, i64, u32
+from poplar_py.types import i32, i64, u32
 
 __all__ = ["check_codelet"]
 
 MAX_LANES = 64
-_FLOAT_OPS = frozenset(
-    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
-    "asinh "
-    "acosh atanh erf sigmoid floor ceil round trunc isnan isinf div fmod atan2 fmin fmax "
-    "copysign".split()
-)
-_INT_OPS = frozenset("inv popcount clz shl shr quot rem".split())
-_LOGIC = frozenset("and or xor not min max".split())
 _VALUE_BLOCKS = frozenset("if for while loop block".split())
 
 
@@ -127,7 +120,7 @@ class _Checker:
         self.need(name not in self.arrays, f"{name} is an array")
         self.need(self.types.setdefault(name, ty) == ty, f"{name} changes its type")
         if ty.ref:
-            f = self._run_field(s.args[0])
+            f = self.run_field(s.args[0])
             known = self.row_field.setdefault(name, f)
             self.need(known is f, f"{name} stands for rows of two fields")
         defined.add(name)
@@ -143,16 +136,16 @@ class _Checker:
         defined.add(name)
 
     def _astore(self, s: Stmt, defined: set[str]) -> None:
-        ty = self._array_access(str(s.attr[0]), s.args[0], s.args[1].ty, defined)
+        ty = self.array_access(str(s.attr[0]), s.args[0], s.args[1].ty, defined)
         self.need(s.args[1].ty.dtype is ty.dtype, "a stored value has another type")
 
-    def _array_access(self, name: str, index: Expr, ty: Ty, defined: set[str]) -> Ty:
+    def array_access(self, name: str, index: Expr, ty: Ty, defined: set[str]) -> Ty:
         self.need(name in self.arrays and name in defined, f"no array {name} here")
         have, size = self.arrays[name]
         self.need(
             ty == have or (have.lanes == 1 and ty.dtype is have.dtype), f"{name} holds {have}"
         )
-        self._index(index)
+        self.index(index)
         if index.op == "const":
             last = int(index.attr[0]) + (ty.lanes if ty != have else 1) - 1
             self.need(int(index.attr[0]) >= 0 and last < size, f"outside the array {name}")
@@ -161,12 +154,12 @@ class _Checker:
     def _store(self, s: Stmt, defined: set[str]) -> None:
         self.need(len(s.args) in (3, 4), "store wants a run, an index and a value")
         ref, index, value = s.args[:3]
-        f = self._run_field(ref)
+        f = self.run_field(ref)
         self.need(f.mutable, f"{f.name} is not written by this codelet")
-        self._index(index)
+        self.index(index)
         self.need(not value.ty.ref and value.ty.dtype is ref.ty.dtype, "the stored type differs")
         if len(s.args) == 4:
-            self._index(s.args[3])
+            self.index(s.args[3])
             self.need(value.ty.lanes > 1, "a partial store wants lanes")
 
     def _setstate(self, s: Stmt, defined: set[str]) -> None:
@@ -178,11 +171,11 @@ class _Checker:
 
     def _prefetch(self, s: Stmt, defined: set[str]) -> None:
         self.need(len(s.args) in (2, 3), "prefetch wants a run, an index and perhaps a distance")
-        self._run_field(s.args[0])
-        self._index(s.args[1])
+        self.run_field(s.args[0])
+        self.index(s.args[1])
         if len(s.args) == 3:
             self.need(s.args[0].op == "field", "only a field of a later vertex can be prefetched")
-            self._index(s.args[2])
+            self.index(s.args[2])
 
     def _condition(self, s: Stmt, defined: set[str]) -> None:
         self.need(len(s.args) == 1 and s.args[0].ty == BOOL, f"{s.op} wants a bool")
@@ -220,7 +213,7 @@ class _Checker:
         self.need(s.ty in (Ty(i32), Ty(i64)) and step != 0, "a loop counts in i32 or i64")
         self.need(name not in self.types and name not in self.arrays, f"{name} is used twice")
         for bound in s.args:
-            self._index(bound)
+            self.index(bound)
         assert s.ty is not None
         self.types[name] = s.ty
         self.loop_names.add(name)
@@ -239,10 +232,10 @@ class _Checker:
 
     # -- expressions
 
-    def _index(self, e: Expr) -> None:
+    def index(self, e: Expr) -> None:
         self.need(e.ty.dtype.is_integer and e.ty.lanes == 1 and not e.ty.ref, "an index is an int")
 
-    def _run_field(self, ref: Expr) -> Field:
+    def run_field(self, ref: Expr) -> Field:
         self.need(ref.ty.ref, "a run of elements is wanted")
         if ref.op == "local":
             found = self.row_field.get(str(ref.attr[0]))
@@ -257,30 +250,13 @@ class _Checker:
         self.need(1 <= e.ty.lanes <= MAX_LANES, "lanes are from 1 to 64")
         for arg in e.args:
             self._expr(arg, defined, depth + 1)
-        check = _EXPRS.get(e.op)
+        check = EXPRESSIONS.get(e.op)
         if check is not None:
             check(self, e, defined)
         elif e.op in UNARY or e.op in BINARY or e.op in COMPARE:
-            self._arithmetic(e)
+            arithmetic(self, e)
         else:
             raise self.fail(f"unknown expression {e.op}")
-
-    def _arithmetic(self, e: Expr) -> None:
-        count = 1 if e.op in UNARY else 2
-        self.need(len(e.args) == count, f"{e.op} wants {count} operands")
-        first = e.args[0].ty
-        self.need(all(a.ty == first and not a.ty.ref for a in e.args), f"operands of {e.op} differ")
-        d = first.dtype
-        to_bool = e.op in COMPARE or e.op in ("isnan", "isinf", "not")
-        want = Ty(bool_, first.lanes) if to_bool else first
-        self.need(e.ty == want, f"{e.op} gives {want}")
-        self.need(d not in (f16, bf16), f"{e.op} of {d}: cast to f32")
-        self.need(e.op not in _FLOAT_OPS or d.is_float, f"{e.op} wants floats")
-        self.need(e.op not in _INT_OPS or d.is_integer, f"{e.op} wants ints")
-        self.need(e.op not in ("and", "or", "xor") or not d.is_float, f"{e.op} wants ints or bools")
-        self.need(e.op != "not" or d is bool_, "not wants bools")
-        self.need(d is not bool_ or e.op in _LOGIC or e.op in COMPARE, f"{e.op} of bools")
-        self.need(e.op != "floordiv" or d.is_integer, "floordiv wants ints")
 
 
 def _breaks(body: list[Stmt]) -> bool:
@@ -305,171 +281,3 @@ def _leaves(body: list[Stmt], label: str, names: set[str]) -> list[set[str]]:
             found += _leaves(s.body, label, set(names))
             found += _leaves(s.orelse, label, set(names))
     return found
-
-
-def _const(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    value, d = e.attr[0], e.ty.dtype
-    c.need(not e.ty.ref and not isinstance(value, str), "a constant is a number")
-    if d is bool_:
-        c.need(isinstance(value, bool), "a bool is true or false")
-    elif d.is_float:
-        c.need(not isinstance(value, bool), "a float is a number")
-    else:
-        c.need(isinstance(value, int) and not isinstance(value, bool), f"{value!r} as {d}")
-        low = -(1 << d.bits - 1) if d.kind == "i" else 0
-        high = (1 << d.bits - (d.kind == "i")) - 1
-        assert isinstance(value, int)
-        c.need(low <= value <= high, f"{value} does not fit in {d}")
-
-
-def _local(c: _Checker, e: Expr, defined: set[str]) -> None:
-    name = str(e.attr[0])
-    c.need(name in defined and name in c.types, f"the local {name} may be unset here")
-    known = c.types[name]
-    c.need(known == e.ty, f"the local {name} is {known}, not {e.ty}")
-
-
-def _field_ref(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    f = c.fields.get(str(e.attr[0]))
-    c.need(f is not None and f.rank < 2, f"no run {e.attr[0]}")
-    assert f is not None
-    c.need(not f.literal, f"{f.name} is a scalar of state")
-    c.need(e.ty == Ty(f.dtype, 1, True, not f.one_ptr), f"{f.name} has another type")
-
-
-def _row(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    f = c.fields.get(str(e.attr[0]))
-    c.need(f is not None and f.rank == 2 and len(e.args) == 1, f"no list of rows {e.attr[0]}")
-    assert f is not None
-    c._index(e.args[0])  # pyright: ignore[reportPrivateUsage]
-    c.need(e.ty == Ty(f.dtype, 1, True, not f.inner_one_ptr), f"{f.name} has another type")
-
-
-def _state(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    f = c.fields.get(str(e.attr[0]))
-    ok = f is not None and f.kind == "state" and f.rank == 0 and e.ty == Ty(f.dtype)
-    c.need(ok, f"no state {e.attr[0]} of type {e.ty}")
-
-
-def _len(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    c.need(len(e.args) == 1 and e.args[0].ty.ref and e.args[0].ty.sized, "len of a sized run")
-    c.need(e.ty == Ty(i32), "len gives i32")
-
-
-def _nrows(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    f = c.fields.get(str(e.attr[0]))
-    c.need(f is not None and f.rank == 2 and e.ty == Ty(i32), f"no list of rows {e.attr[0]}")
-
-
-def _load(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    c.need(len(e.args) in (2, 3), "load wants a run and an index")
-    c._run_field(e.args[0])  # pyright: ignore[reportPrivateUsage]
-    for index in e.args[1:]:
-        c._index(index)  # pyright: ignore[reportPrivateUsage]
-    c.need(e.ty.dtype is e.args[0].ty.dtype and not e.ty.ref, "load gives the run's type")
-    c.need(len(e.args) == 2 or e.ty.lanes > 1, "a partial load wants lanes")
-
-
-def _gather(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    c.need(len(e.args) == 2, "gather wants a run and indices")
-    c._run_field(e.args[0])  # pyright: ignore[reportPrivateUsage]
-    index = e.args[1].ty
-    c.need(index.dtype.is_integer and index.lanes == e.ty.lanes > 1, "gather wants int lanes")
-    c.need(e.ty.dtype is e.args[0].ty.dtype, "gather gives the run's type")
-
-
-def _aload(c: _Checker, e: Expr, defined: set[str]) -> None:
-    c.need(len(e.args) == 1 and len(e.attr) == 1, "aload wants an index")
-    c._array_access(str(e.attr[0]), e.args[0], e.ty, defined)  # pyright: ignore[reportPrivateUsage]
-
-
-def _splat(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 1 and e.args[0].ty == Ty(e.ty.dtype) and e.ty.lanes > 1
-    c.need(ok, "splat of a scalar")
-
-
-def _iota(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    c.need(e.ty.dtype in (u32, i32) and e.ty.lanes > 1, "iota gives u32 lanes")
-
-
-def _cast(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 1 and not e.args[0].ty.ref and e.args[0].ty.lanes == e.ty.lanes
-    c.need(ok and not e.ty.ref, "cast of a value")
-
-
-def _bitcast(c: _Checker, e: Expr, defined: set[str]) -> None:
-    _cast(c, e, defined)
-    a, b = e.args[0].ty.dtype, e.ty.dtype
-    c.need(a.size == b.size and bool_ not in (a, b), "bitcast keeps the size")
-
-
-def _extract(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 1 and len(e.attr) == 1 and type(e.attr[0]) is int
-    c.need(ok and e.args[0].ty.lanes > 1, "extract of a vector")
-    ok = 0 <= int(e.attr[0]) < e.args[0].ty.lanes and e.ty == Ty(e.args[0].ty.dtype)
-    c.need(ok, "the lane does not exist")
-
-
-def _insert(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 2 and len(e.attr) == 1 and type(e.attr[0]) is int
-    ok = ok and e.args[0].ty == e.ty and e.ty.lanes > 1 and e.args[1].ty == Ty(e.ty.dtype)
-    c.need(ok and 0 <= int(e.attr[0]) < e.ty.lanes, "insert of a lane")
-
-
-def _shuffle(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 2 and e.args[0].ty == e.args[1].ty and e.args[0].ty.lanes > 1
-    ok = ok and e.ty == Ty(e.args[0].ty.dtype, len(e.attr)) and len(e.attr) > 1
-    ok = ok and all(type(k) is int and 0 <= k < 2 * e.args[0].ty.lanes for k in e.attr)
-    c.need(ok, "shuffle of two vectors")
-
-
-def _reduce(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 1 and e.args[0].ty.lanes > 1 and e.ty == Ty(e.args[0].ty.dtype)
-    ok = ok and not e.args[0].ty.lanes & (e.args[0].ty.lanes - 1)
-    c.need(ok and e.ty.dtype not in (f16, bf16, bool_), "a reduction of lanes")
-
-
-def _fma(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 3 and all(a.ty == e.ty for a in e.args)
-    c.need(ok and e.ty.dtype.is_float and e.ty.dtype not in (f16, bf16), "fma of f32 or f64")
-
-
-def _select(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 3 and e.args[1].ty == e.ty and e.args[2].ty == e.ty and not e.ty.ref
-    lanes = 1 if e.op == "choose" else e.ty.lanes
-    c.need(ok and e.args[0].ty == Ty(bool_, lanes), f"{e.op} of two equal types")
-
-
-def _lazy(c: _Checker, e: Expr, _defined: set[str]) -> None:
-    ok = len(e.args) == 2 and all(a.ty == BOOL for a in e.args) and e.ty == BOOL
-    c.need(ok, f"{e.op} of bools")
-
-
-_EXPRS = {
-    "const": _const,
-    "local": _local,
-    "field": _field_ref,
-    "row": _row,
-    "state": _state,
-    "len": _len,
-    "nrows": _nrows,
-    "load": _load,
-    "gather": _gather,
-    "aload": _aload,
-    "splat": _splat,
-    "iota": _iota,
-    "cast": _cast,
-    "bitcast": _bitcast,
-    "extract": _extract,
-    "insert": _insert,
-    "shuffle": _shuffle,
-    "reduce_add": _reduce,
-    "reduce_mul": _reduce,
-    "reduce_min": _reduce,
-    "reduce_max": _reduce,
-    "fma": _fma,
-    "select": _select,
-    "choose": _select,
-    "andalso": _lazy,
-    "orelse": _lazy,
-}

@@ -118,7 +118,8 @@ class Field:
     kind: in, out, inout or state. rank: 0 a single element, 1 a run, 2 a list of runs. `one_ptr`:
     no size of the (outer) run in the row; `inner_one_ptr`: no size per sub-run. `align`: least
     alignment in bytes. `mutable`: an edge that is written, or state assigned in compute. `layout`:
-    Poplar's name of the layout, which decides the state bytes.
+    Poplar's name of the layout, which decides the state bytes. The rows of a VectorList have
+    `inner_layout` "delta_row".
     """
 
     name: str
@@ -140,7 +141,10 @@ class Field:
 
 @dataclass(eq=False)
 class CodeletIR:
-    """One instantiated codelet: fields and body. `worker`: the worker-id local of a MultiVertex."""
+    """One instantiated codelet: fields and body. `worker`: the worker-id local of a MultiVertex.
+
+    `supervisor`: the supervisor of the tile runs it, alone.
+    """
 
     name: str
     multi: bool
@@ -149,6 +153,7 @@ class CodeletIR:
     worker: str = ""
     file: str = ""
     source_line: int = 0
+    supervisor: bool = False
 
     @cached_property
     def digest(self) -> str:

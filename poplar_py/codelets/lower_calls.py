@@ -20,6 +20,7 @@ from poplar_py.codelets.lower_expr import (
     to_ref,
     type_value,
 )
+from poplar_py.codelets.lower_random import RANDOM_FUNCTIONS
 from poplar_py.codelets.lower_vectors import VECTOR_FUNCTIONS
 from poplar_py.codelets.lowering import (
     ArrayRef,
@@ -167,6 +168,17 @@ def _select(low: Lowering, node: ast.Call) -> Value:
     return build.select(c, a, b)
 
 
+def _isfinite(low: Lowering, node: ast.Call) -> Value:
+    value = build.unary("abs", build.as_expr(rvalue(low, node.args[0])))
+    return build.compare("lt", value, math.inf)
+
+
+def _andc(low: Lowering, node: ast.Call) -> Value:
+    """a & ~b."""
+    a, b = build.promote(*lower_operands(low, node.args))
+    return build.binary("and", a, build.unary("inv", b))
+
+
 def _num_workers(_low: Lowering, _node: ast.Call) -> Value:
     return 6
 
@@ -223,6 +235,9 @@ def _number(name: str) -> Callable[[Lowering, ast.Call], Value]:
 
 _SPECIAL: dict[str, tuple[int, int, Callable[[Lowering, ast.Call], Value]]] = {
     **VECTOR_FUNCTIONS,
+    **RANDOM_FUNCTIONS,
+    "isfinite": (1, 1, _isfinite),
+    "andc": (2, 2, _andc),
     "len": (1, 1, _len),
     "cast": (2, 2, _cast),
     "bitcast": (2, 2, _bitcast),

@@ -13,10 +13,14 @@ from poplar_py.codelets.errors import place
 from poplar_py.codelets.fold import FOLDABLE, fold
 from poplar_py.codelets.language_names import (
     BUILTIN_FUNCTIONS,
+    IPU_NAMES,
+    IPU_REFUSED,
     LAYOUTS,
+    LIST_LAYOUTS,
     MATH_BINARY,
     MATH_UNARY,
     TYPE_NAMES,
+    VERTEX_BASES,
     vector_named,
 )
 from poplar_py.codelets.lowering import (
@@ -31,6 +35,7 @@ from poplar_py.codelets.lowering import (
     Value,
     compile_time,
 )
+from poplar_py.codelets.source import EnumType, EnumValue
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.types import DType
 
@@ -80,6 +85,8 @@ def rvalue(low: Lowering, node: ast.expr) -> build.Operand:
 def as_operand(low: Lowering, node: ast.AST, value: Value) -> build.Operand:
     if isinstance(value, FieldRef) and value.field.rank == 0:
         return build.load(field_ref(value), build.const(0, I32))
+    if isinstance(value, EnumValue):
+        return value.value
     if isinstance(value, (Expr, int, float)) and not (isinstance(value, Expr) and value.ty.ref):
         return value
     what = _describe(value)
@@ -227,11 +234,26 @@ def _name(low: Lowering, node: ast.Name) -> Value:
     found = TYPE_NAMES.get(name) or vector_named(name)
     if found is not None:
         return found
-    if name in LAYOUTS:
-        return LAYOUTS[name]
-    if name in BUILTIN_FUNCTIONS:
+    if name in LAYOUTS or name in LIST_LAYOUTS:
+        return LAYOUTS.get(name) or LIST_LAYOUTS[name]
+    if name in module.enums:
+        return module.enums[name]
+    if name in BUILTIN_FUNCTIONS or name in VERTEX_BASES or name == "VectorListLayout":
         return Builtin(name)
+    if name.startswith(_INTRINSIC):
+        return _intrinsic(low, node, name.removeprefix(_INTRINSIC))
     raise low.fail(node, f"unknown name {name}")
+
+
+_INTRINSIC = "__builtin_ipu_"
+
+
+def _intrinsic(low: Lowering, node: ast.expr, name: str) -> Value:
+    """`ipu.NAME` or `__builtin_ipu_NAME`."""
+    if name in IPU_NAMES:
+        return Builtin(IPU_NAMES[name])
+    why = IPU_REFUSED.get(name, "")
+    raise low.fail(node, f"the intrinsic {name} is not in the vertex language", why)
 
 
 def _module_constant(low: Lowering, name: str) -> Value:
@@ -257,7 +279,15 @@ def read_local(binding: Local | Value) -> Value:
 def _attribute(low: Lowering, node: ast.Attribute) -> Value:
     if isinstance(node.value, ast.Name) and node.value.id == "math":
         return _math_name(low, node)
+    if isinstance(node.value, ast.Name) and node.value.id == "ipu":
+        return _intrinsic(low, node, node.attr)
     base = lower_expr(low, node.value)
+    if isinstance(base, EnumType):
+        return _enum_member(low, node, base)
+    if isinstance(base, Builtin) and base.name == "VectorListLayout" and node.attr in LIST_LAYOUTS:
+        return LIST_LAYOUTS[node.attr]
+    if isinstance(base, Builtin) and base.name in VERTEX_BASES and node.attr == "num_workers":
+        return Builtin(node.attr)
     if not isinstance(base, SelfRef):
         raise low.fail(node, "only attributes of self exist in the vertex language")
     name = node.attr
@@ -269,12 +299,25 @@ def _attribute(low: Lowering, node: ast.Attribute) -> Value:
     if name in low.class_constants:
         return lower_expr(low, low.class_constants[name])
     if name in low.template.methods:
-        return Helper(low.template.methods[name], low.template.module, True)
+        function = low.template.methods[name]
+        return Helper(function, low.template.module, not _is_static(function))
     raise low.fail(
         node,
         f"{low.template.name} has no field {name}",
         "fields are: " + ", ".join(low.fields),
     )
+
+
+def _is_static(function: ast.FunctionDef) -> bool:
+    return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
+
+
+def _enum_member(low: Lowering, node: ast.Attribute, enum: EnumType) -> EnumValue:
+    found = enum.members.get(node.attr)
+    if found is None:
+        names = ", ".join(enum.members)
+        raise low.fail(node, f"{enum.full_name} has no member {node.attr}", f"members: {names}")
+    return found
 
 
 def _math_name(low: Lowering, node: ast.Attribute) -> Value:

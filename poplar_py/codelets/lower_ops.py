@@ -25,6 +25,7 @@ from poplar_py.codelets.lowering import (
     Value,
     compile_time,
 )
+from poplar_py.codelets.source import EnumType, EnumValue
 from poplar_py.types import DType, bool_
 
 __all__ = ["BINARY_OPERATORS", "arithmetic", "logical"]
@@ -180,8 +181,9 @@ def _compare_two(
     left: tuple[ast.expr, Value],
     right: tuple[ast.expr, Value],
 ) -> build.Operand:
-    types = (DType, Ty, str, type(None), tuple)
-    if isinstance(left[1], types) or isinstance(right[1], types):
+    types = (DType, Ty, str, type(None), tuple, EnumType)
+    enums = isinstance(left[1], EnumValue) and isinstance(right[1], EnumValue)
+    if isinstance(left[1], types) or isinstance(right[1], types) or (enums and op in ("eq", "ne")):
         if op not in ("eq", "ne"):
             raise low.fail(node, "types have no order")
         return bool(_PYTHON[op](_plain(left[1]), _plain(right[1])))
@@ -247,11 +249,33 @@ def _ifexp(low: Lowering, node: ast.IfExp) -> Value:
     cond = condition(low, node.test)
     if isinstance(cond, bool):
         return lower_expr(low, node.body if cond else node.orelse)
-    a, b = lower_operands(low, [node.body, node.orelse])
+    (a, before_a), (b, before_b) = (_apart(low, n) for n in (node.body, node.orelse))
     x, y = build.promote(a, b)
+    if before_a or before_b:
+        return _choose_by_branch(low, cond, (before_a, x), (before_b, y))
     if any(e.op in TRAPPING for e in (*walk_expr(x), *walk_expr(y))):
         return Expr("choose", x.ty, (cond, x, y))
     return build.select(cond, x, y)
+
+
+def _apart(low: Lowering, node: ast.expr) -> tuple[build.Operand, list[Stmt]]:
+    """A value and the statements that compute it, kept out of the way."""
+    saved, low.out = low.out, []
+    value = rvalue(low, node)
+    made, low.out = low.out, saved
+    return value, made
+
+
+def _choose_by_branch(
+    low: Lowering, cond: Expr, a: tuple[list[Stmt], Expr], b: tuple[list[Stmt], Expr]
+) -> Expr:
+    """`a if c else b` whose operands call helpers: only the chosen one runs."""
+    name = low.fresh("choice")
+    sides = [
+        [*before, Stmt("assign", (value,), (name,), line=low.line)] for before, value in (a, b)
+    ]
+    low.emit(Stmt("if", (cond,), (), sides[0], sides[1]))
+    return Expr("local", a[1].ty, (), (name,))
 
 
 HANDLERS.update(

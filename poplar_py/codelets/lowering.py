@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from poplar_py.codelets.codelet_ir import Expr, Field, Stmt, Ty
 from poplar_py.codelets.errors import CodeletError, place
-from poplar_py.codelets.source import ClassTemplate, SourceModule
+from poplar_py.codelets.source import ClassTemplate, EnumType, EnumValue, SourceModule
 from poplar_py.diagnostics import Location, PoplarPyError
 from poplar_py.types import DType
 
@@ -79,6 +79,8 @@ Value = (
     | str
     | DType
     | Ty
+    | EnumType
+    | EnumValue
     | ArrayRef
     | FieldRef
     | SelfRef

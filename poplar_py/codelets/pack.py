@@ -21,9 +21,8 @@ class Packed:
     """A codelet from the cache."""
 
     def __init__(self, header: Any, body: bytes) -> None:
-        self.name, self.multi, fields, self.digest, model, self.file, self.line, self.worker = (
-            header
-        )
+        facts, fields, self.digest, model = header
+        self.name, self.multi, self.file, self.line, self.worker, self.supervisor = facts
         self.fields = tuple(_field(f) for f in fields)
         self._model, self._body = model, body
 
@@ -31,7 +30,16 @@ class Packed:
     def ir(self) -> CodeletIR:
         """The IR, decoded."""
         body = _decode_body(marshal.loads(self._body))
-        ir = CodeletIR(self.name, self.multi, self.fields, body, self.worker, self.file, self.line)
+        ir = CodeletIR(
+            self.name,
+            self.multi,
+            self.fields,
+            body,
+            self.worker,
+            self.file,
+            self.line,
+            self.supervisor,
+        )
         ir.__dict__["digest"] = self.digest
         return ir
 
@@ -40,17 +48,17 @@ class Packed:
         """The issue model, without the IR."""
         program, overhead, code, rows = self._model
         nodes = [_decode_node(n) for n in program]
-        return IssueModel.restored(nodes, overhead, code, rows, self.multi, self.worker)
+        return IssueModel.restored(nodes, overhead, code, rows, self)
 
 
 @deep
 def pack(ir: CodeletIR, model: IssueModel) -> bytes:
     """The bytes of a lowered codelet."""
-    facts = ([_encode_node(n) for n in model.program], model.overhead, model.code_bytes, model.rows)
+    cost = ([_encode_node(n) for n in model.program], model.overhead, model.code_bytes, model.rows)
     fields = [(*astuple(f)[:2], f.dtype.name, *astuple(f)[3:]) for f in ir.fields]
-    header = (ir.name, ir.multi, fields, ir.digest, facts, ir.file, ir.source_line, ir.worker)
+    facts = (ir.name, ir.multi, ir.file, ir.source_line, ir.worker, ir.supervisor)
     body = marshal.dumps([_encode_stmt(s) for s in ir.body], _VERSION)
-    return marshal.dumps((header, body), _VERSION)
+    return marshal.dumps(((facts, fields, ir.digest, cost), body), _VERSION)
 
 
 def unpack(data: bytes) -> Packed:

@@ -17,10 +17,22 @@ from poplar_py.codelets.errors import CodeletError, place
 from poplar_py.diagnostics import Location, register_source
 from poplar_py.types import DTYPES, DType
 
-__all__ = ["ClassTemplate", "Param", "SourceModule", "parse_instance", "parse_source", "type_named"]
+__all__ = [
+    "ClassTemplate",
+    "EnumType",
+    "EnumValue",
+    "Param",
+    "SourceModule",
+    "is_enum_class",
+    "parse_instance",
+    "parse_source",
+    "type_named",
+]
 
 _MAX_SOURCE = 4 << 20
-_BASES = {"Vertex": False, "MultiVertex": True}
+_BASES = {"Vertex": "vertex", "MultiVertex": "multi", "SupervisorVertex": "supervisor"}
+_DECORATORS = {"vertex": 0, "constraint": 1}  # with how many strings
+_ENUMS = frozenset({"Enum", "IntEnum"})
 _POPLAR_NAMES = {t.poplar: t for t in DTYPES.values()} | {
     "unsigned": DTYPES["u32"],
     "long long": DTYPES["i64"],
@@ -35,25 +47,59 @@ def type_named(text: str) -> DType | None:
 
 
 @dataclass(frozen=True, slots=True)
+class EnumValue:
+    """A member of an enum of the source: known at compile time, counts as its int."""
+
+    enum: str
+    member: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnumType:
+    """`class Kind(Enum): ADD = 0`; `full_name` has the namespace."""
+
+    full_name: str
+    members: dict[str, EnumValue]
+
+    def find(self, text: str) -> EnumValue | None:
+        """A member by `ADD`, `Kind.ADD`, `Kind::ADD` or `ns::Kind::ADD`."""
+        path = text.replace(".", "::").split("::")
+        owner = self.full_name.split("::")
+        if len(path) > 1 and owner[-len(path) + 1 :] != path[:-1]:
+            return None
+        return self.members.get(path[-1])
+
+
+@dataclass(frozen=True, slots=True)
 class Param:
-    """A template parameter: kind is type, int or bool; `choices` limits a type parameter."""
+    """A template parameter: kind is type, int, bool or enum; `choices` limits a type parameter."""
 
     name: str
     kind: str
     choices: tuple[DType, ...] = ()
+    enum: EnumType | None = None
 
 
 @dataclass(slots=True)
 class ClassTemplate:
-    """One vertex class before its parameters are bound. `full_name` has the namespace."""
+    """One vertex class before its parameters are bound. `full_name` has the namespace.
+
+    kind: "vertex", "multi" or "supervisor". `constraints`: what `@constraint` said, as text.
+    """
 
     name: str
     full_name: str
-    multi: bool
+    kind: str
     params: tuple[Param, ...]
     node: ast.ClassDef
     module: SourceModule
     methods: dict[str, ast.FunctionDef] = field(default_factory=lambda: {})
+    constraints: tuple[ast.Constant, ...] = ()
+
+    @property
+    def multi(self) -> bool:
+        return self.kind == "multi"
 
     @property
     def loc(self) -> Location:
@@ -71,6 +117,7 @@ class SourceModule:
     constants: dict[str, ast.expr] = field(default_factory=lambda: {})
     functions: dict[str, ast.FunctionDef] = field(default_factory=lambda: {})
     classes: dict[str, ClassTemplate] = field(default_factory=lambda: {})
+    enums: dict[str, EnumType] = field(default_factory=lambda: {})
 
     def fail(self, node: ast.AST, message: str, remedy: str = "") -> CodeletError:
         return CodeletError(message, place(self.file, node), remedy)
@@ -146,15 +193,20 @@ def _module_assign(module: SourceModule, node: ast.Assign | ast.AnnAssign) -> No
         module.constants[name] = value
 
 
+_PARAM_KINDS = {"TypeVar": "type", "IntParam": "int", "BoolParam": "bool", "EnumParam": "enum"}
+
+
 def _param(module: SourceModule, name: str, value: ast.expr) -> Param | None:
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
         return None
-    kind = {"TypeVar": "type", "IntParam": "int", "BoolParam": "bool"}.get(value.func.id)
+    kind = _PARAM_KINDS.get(value.func.id)
     if kind is None:
         return None
     first = value.args[0] if value.args else None
     if not (isinstance(first, ast.Constant) and first.value == name):
         raise module.fail(value, f"the parameter {name} must be declared with its own name")
+    if kind == "enum":
+        return Param(name, kind, (), _enum_of(module, name, value))
     choices: list[DType] = []
     for arg in value.args[1:]:
         dtype = type_named(arg.id) if isinstance(arg, ast.Name) else None
@@ -164,22 +216,71 @@ def _param(module: SourceModule, name: str, value: ast.expr) -> Param | None:
     return Param(name, kind, tuple(choices))
 
 
+def _enum_of(module: SourceModule, name: str, value: ast.Call) -> EnumType:
+    last = value.args[-1]
+    if len(value.args) != 2 or not isinstance(last, ast.Name) or last.id not in module.enums:
+        remedy = f'class Kind(Enum): ADD = 0, then {name} = EnumParam("{name}", Kind)'
+        raise module.fail(value, f"the parameter {name} wants an enum of this file", remedy)
+    return module.enums[last.id]
+
+
+def is_enum_class(node: ast.ClassDef) -> bool:
+    """Whether a class derives from Enum or IntEnum."""
+    bases = [b.attr if isinstance(b, ast.Attribute) else b for b in node.bases]
+    names = [b if isinstance(b, str) else b.id if isinstance(b, ast.Name) else "" for b in bases]
+    return any(n in _ENUMS for n in names)
+
+
+def _enum_statement(module: SourceModule, node: ast.ClassDef) -> None:
+    full = f"{module.namespace}::{node.name}" if module.namespace else node.name
+    members: dict[str, EnumValue] = {}
+    for item in node.body:
+        if isinstance(item, ast.Pass) or _is_text(item):
+            continue
+        member = _enum_member(full, item)
+        if member is None:
+            raise module.fail(item, "an enum holds NAME = int", "write the number out")
+        members[member.member] = member
+    module.enums[node.name] = EnumType(full, members)
+
+
+def _is_text(item: ast.stmt) -> bool:
+    return isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)
+
+
+def _enum_member(full: str, item: ast.stmt) -> EnumValue | None:
+    if not isinstance(item, ast.Assign) or len(item.targets) != 1:
+        return None
+    target, value = item.targets[0], item.value
+    sign = 1
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+        sign, value = -1, value.operand
+    if not (isinstance(target, ast.Name) and isinstance(value, ast.Constant)):
+        return None
+    if type(value.value) is not int or value.value >> 31:
+        return None
+    return EnumValue(full, target.id, sign * value.value)
+
+
 def _class_statement(module: SourceModule, node: ast.ClassDef) -> None:
-    multi: bool | None = None
+    if is_enum_class(node):
+        _enum_statement(module, node)
+        return
+    kind = ""
     params: tuple[Param, ...] = ()
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in _BASES:
-            multi = _BASES[base.id]
+            kind = _BASES[base.id]
         elif isinstance(base, ast.Subscript) and _is_name(base.value, "Generic"):
             params = tuple(_generic_params(module, base.slice))
         else:
-            raise module.fail(base, "a vertex class derives from Vertex or MultiVertex", "")
-    if multi is None:
-        raise module.fail(
-            node, f"class {node.name} is no vertex", "derive it from Vertex or MultiVertex"
-        )
+            raise module.fail(base, f"a vertex class derives from {', '.join(_BASES)}")
+    if not kind:
+        remedy = "derive it from Vertex, MultiVertex or SupervisorVertex"
+        raise module.fail(node, f"class {node.name} is no vertex", remedy)
     full = f"{module.namespace}::{node.name}" if module.namespace else node.name
-    template = ClassTemplate(node.name, full, multi, params, node, module)
+    template = ClassTemplate(node.name, full, kind, params, node, module)
+    template.constraints = tuple(_constraints(module, node))
     for item in node.body:
         if isinstance(item, ast.FunctionDef):
             template.methods[item.name] = item
@@ -188,6 +289,21 @@ def _class_statement(module: SourceModule, node: ast.ClassDef) -> None:
     if node.name in module.classes:
         raise module.fail(node, f"class {node.name} is defined twice")
     module.classes[node.name] = template
+
+
+def _constraints(module: SourceModule, node: ast.ClassDef) -> Iterator[ast.Constant]:
+    """The strings of `@constraint("elem(*a) != elem(*b)")`; other decorators are refused."""
+    for item in node.decorator_list:
+        call = item.func if isinstance(item, ast.Call) else item
+        name = call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "")
+        args = item.args if isinstance(item, ast.Call) else []
+        if len(args) != _DECORATORS.get(str(name), -1):
+            names = "@vertex and @constraint(text)"
+            raise module.fail(item, f"a vertex class may have {names}")
+        for arg in args:
+            if not (isinstance(arg, ast.Constant) and isinstance(arg.value, str)):
+                raise module.fail(arg, "a constraint is a string such as elem(*a) != elem(*b)")
+            yield arg
 
 
 def _is_name(node: ast.expr, name: str) -> bool:

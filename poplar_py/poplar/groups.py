@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from poplar_py.codelets.lower_random import PRNG, first_seeds
 from poplar_py.diagnostics import Location
 from poplar_py.poplar.arrays import I8, Ints, Tiles
 from poplar_py.poplar.edges import Edges
@@ -23,7 +24,7 @@ from poplar_py.poplar.errors import (
     UnknownField,
 )
 from poplar_py.poplar.tensor import fail
-from poplar_py.types import DType
+from poplar_py.types import DType, u64
 
 if TYPE_CHECKING:
     from poplar_py.poplar.graph import Graph
@@ -97,7 +98,7 @@ class VertexGroup:
         self.codelet = codelet
         self.tiles = tiles
         self.edges = edges
-        self.state = state
+        self.state = {**state, **_first_seeds(codelet, state, tiles, seq)}
         self.order = order
         self.name = name
         self.loc = loc
@@ -188,6 +189,15 @@ def check_tiles(tiles: npt.ArrayLike, num_tiles: int) -> Tiles:
         bad = int(t.min()) if int(t.min()) < 0 else int(t.max())
         fail(InvalidTileMapping, f"tile {bad} of a target with {num_tiles} tiles")
     return t
+
+
+def _first_seeds(
+    codelet: Any, state: dict[str, State], tiles: Tiles, seq: Ints
+) -> dict[str, State]:
+    """Generators of random numbers that nobody seeded: a start for each vertex."""
+    found = (f for f in codelet.fields if f.name == PRNG and f.dtype is u64 and f.mutable)
+    wanted = PRNG not in state and any(found)
+    return {PRNG: first_seeds(tiles, seq)} if wanted else {}
 
 
 def check_edges(codelet: Any, edges: dict[str, Edges], n: int) -> dict[str, Edges]:
