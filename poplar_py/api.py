@@ -91,7 +91,8 @@ class Engine:
 
     `threads` are host threads (default: the free cores). `faithful_exchange` moves every remote
     byte through its planned buffer and poisons dead ones; `check_uninitialised` reports reads of
-    elements nothing has written. Neither changes a result.
+    elements nothing has written; `merge_vertices` lets the host run neighbouring vertices as one.
+    None of them changes a result.
     """
 
     def __init__(
@@ -107,12 +108,15 @@ class Engine:
         threads: int | None = None,
         faithful_exchange: bool = False,
         check_uninitialised: bool = False,
+        merge_vertices: bool = True,
         progress: Progress = silent,
     ) -> None:
         self._options = CompileOptions(
             system, ipus, tiles_per_ipu, placement, replicas, passes, progress=progress
         )
-        self._engine_options = EngineOptions(threads, faithful_exchange, check_uninitialised)
+        self._engine_options = EngineOptions(
+            threads, faithful_exchange, check_uninitialised, merge_vertices
+        )
         self._model: LoadedModel | None = None
         self._compiled: OrderedDict[_Key, tuple[Compiled, ModelEngine]] = OrderedDict()
         self._current: ModelEngine | None = None

@@ -26,6 +26,7 @@ __all__ = ["run_command"]
 @click.option("--threads", type=click.IntRange(min=1), help="Host threads (default: free cores).")
 @click.option("--faithful-exchange", is_flag=True, help="Move every remote byte, poison dead ones.")
 @click.option("--check-uninitialised", is_flag=True, help="Report reads of unwritten elements.")
+@click.option("--no-merge-vertices", is_flag=True, help="Run every vertex by itself on the host.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0.0), metavar="S", help="Seconds a run may take."
 )

@@ -41,6 +41,7 @@ class Run:
         threads: int | None,
         faithful_exchange: bool,
         check_uninitialised: bool,
+        no_merge_vertices: bool,
         timeout: float | None,
         dry_run: bool,
         as_json: bool,
@@ -54,7 +55,9 @@ class Run:
         self.arrays = read_inputs(inputs)
         self.seed, self.output, self.profile = seed, output, profile
         self.timeout, self.dry_run, self.verbose = timeout, dry_run, verbose
-        self.engine_options = EngineOptions(threads, faithful_exchange, check_uninitialised)
+        self.engine_options = EngineOptions(
+            threads, faithful_exchange, check_uninitialised, not no_merge_vertices
+        )
         self.options = replace(options, progress=self.screen.progress)
         self.binding = binding
 

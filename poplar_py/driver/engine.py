@@ -24,6 +24,7 @@ class EngineOptions:
     threads: int | None = None
     faithful_exchange: bool = False
     check_uninitialised: bool = False
+    merge_vertices: bool = True
 
 
 class ModelEngine:
@@ -44,6 +45,7 @@ class ModelEngine:
                 replicas=self.executable.replicas,
                 faithful_exchange=self.options.faithful_exchange,
                 check_uninitialised=self.options.check_uninitialised,
+                merge_vertices=self.options.merge_vertices,
             )
         return self._tile
 

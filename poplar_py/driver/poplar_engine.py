@@ -56,7 +56,8 @@ class Engine:
     """Runs the programs of a graph.
 
     ``Engine(graph, programs)`` compiles; ``Engine(executable)`` takes what `compile_graph` gave, or
-    the path of a ``.pexe`` file. Options by name: threads, replicas, faithful_exchange, checked.
+    the path of a ``.pexe`` file. Options by name: threads, replicas, faithful_exchange, checked,
+    merge_vertices (the host may run neighbouring vertices as one; values stay).
     ``options`` are Poplar's option strings, which ``POPLAR_ENGINE_OPTIONS`` overrides; those that
     only tune its compiler change nothing (`poplar_py.poplar.options` says which).
     """
@@ -71,6 +72,7 @@ class Engine:
         replicas: int = 1,
         faithful_exchange: bool = False,
         checked: bool | None = None,
+        merge_vertices: bool = True,
     ) -> None:
         self.options = engine_options(options)
         runtime_options()  # what the environment asks for is known now
@@ -82,6 +84,7 @@ class Engine:
         own = number(self.options, "target.numberRuntimeReplica")
         self._threads, self._replicas = threads, max(replicas, own)
         self._faithful, self._checked = faithful_exchange, checked
+        self._merge = merge_vertices
         self._report = AutoReport(self.options)
         self._ran = 0
         self._streams: dict[tuple[str, int | None], Any] = {}
@@ -103,6 +106,7 @@ class Engine:
             faithful_exchange=self._faithful,
             check_uninitialised=flag(self.options, "debug.runtimeVerify"),
             checked=self._checked,
+            merge_vertices=self._merge,
         )
         for (name, replica), source in self._streams.items():
             engine.connect_stream(name, source, replica)

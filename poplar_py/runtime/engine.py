@@ -21,7 +21,7 @@ from poplar_py.runtime.arena import Arena
 from poplar_py.runtime.cycles import CycleReport, count_cycles
 from poplar_py.runtime.errors import raise_for
 from poplar_py.runtime.host import HostServices
-from poplar_py.runtime.kernels import load_kernels, raw_copy
+from poplar_py.runtime.kernels import load_kernels, mergeable, raw_copy
 from poplar_py.runtime.loaded import load_code
 from poplar_py.runtime.pool import ThreadPool, aligned, free_cores
 from poplar_py.runtime.shadow import Shadow
@@ -41,7 +41,8 @@ class TileEngine:
     same program. faithful_exchange: every remote edge goes through its planned buffer and dead
     bytes are poisoned. check_uninitialised: as faithful exchange, and reads of elements that
     nothing wrote are an error (slow). checked: bounds checks in all codelets (True), none (False),
-    or user codelets only. cpu: "native" or an LLVM CPU name.
+    or user codelets only. cpu: "native" or an LLVM CPU name. merge_vertices: rows of neighbouring
+    vertices whose data follow one another become one for the host.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class TileEngine:
         check_uninitialised: bool = False,
         checked: bool | None = None,
         cpu: str = "native",
+        merge_vertices: bool = True,
     ) -> None:
         if threads is not None and not 1 <= threads <= MAX_THREADS:
             raise OptionError(f"{threads} threads", remedy=f"give a number from 1 to {MAX_THREADS}")
@@ -73,6 +75,7 @@ class TileEngine:
             self._pool.team_size,
             faithful=self.faithful,
             ask=check_uninitialised,
+            merge=mergeable(executable, checked=checked) if merge_vertices else None,
         )
         self._arena = Arena(executable.arena_bytes, replicas)
         self._reason = ""
@@ -141,6 +144,13 @@ class TileEngine:
         rows[:, :, 1] = initial.at + bases
         rows[:, :, 2] = initial.nbytes
         return rows.reshape(-1, 3)
+
+    @property
+    def host_rows(self) -> int:
+        """Rows of vertex tables that the host threads walk: vertices, less what was merged."""
+        tables = self.executable.tables
+        rows = self._loaded.rows.items()
+        return sum(n for k, n in rows if tables[k].kernel.startswith("vertex:"))
 
     # ------------------------------------------------------------------ running
     def run(self, program: int | str = 0, *, timeout: float | None = None) -> None:

@@ -9,6 +9,7 @@ from poplar_py.codegen.emit import emit_kernel, kernel_symbol
 from poplar_py.codegen.jit import Jit
 from poplar_py.codegen.program_copy import CopyKernel, copy_kernels
 from poplar_py.codelets import Codelet
+from poplar_py.codelets.concat import Concat, concat_of
 from poplar_py.executable.executable import Executable
 
 
@@ -28,11 +29,28 @@ def load_kernels(exe: Executable, jit: Jit, *, checked: bool | None) -> dict[str
             symbols[name], texts[kernel.symbol] = kernel.symbol, kernel.text
             continue
         codelet = exe.codelets[int(what)]
-        check = not codelet.builtin if checked is None else checked
+        check = is_checked(codelet, checked)
         symbol = kernel_symbol(codelet, checked=check, wide=exe.wide)
         symbols[name], texts[symbol] = symbol, partial(_text, codelet, check, exe.wide)
     addresses = jit.load(texts)
     return {name: addresses[symbol] for name, symbol in symbols.items()}
+
+
+def is_checked(codelet: Codelet, checked: bool | None) -> bool:
+    """Whether a codelet runs with bounds checks; None: user codelets do."""
+    return not codelet.builtin if checked is None else checked
+
+
+def mergeable(exe: Executable, *, checked: bool | None) -> dict[str, Concat]:
+    """By kernel, how neighbouring rows may be put together. Checked code keeps its rows, so that
+    errors name the vertex."""
+    found: dict[str, Concat] = {}
+    for name in {t.kernel for t in exe.tables if t.kernel.startswith("vertex:")}:
+        codelet = exe.codelets[int(name.partition(":")[2])]
+        how = None if is_checked(codelet, checked) else concat_of(codelet)
+        if how is not None:
+            found[name] = how
+    return found
 
 
 def _text(codelet: Codelet, checked: bool, wide: bool) -> str:

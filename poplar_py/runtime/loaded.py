@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poplar_py.codegen.program import Op
+from poplar_py.codelets.concat import Concat
+from poplar_py.codelets.rows import RowLayout
 from poplar_py.executable.code import select_mode
 from poplar_py.executable.executable import DEFAULT_MODE, FAITHFUL_MODE, Executable, Table
+from poplar_py.executable.merge import merge_rows
 from poplar_py.executable.tables import Words, gather_rows, split_threads
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.runtime.pool import aligned
@@ -37,6 +40,11 @@ class Loaded:
     plain: NDArray[np.int64]
     keep: list[object] = field(default_factory=list[object])
 
+    @property
+    def rows(self) -> dict[int, int]:
+        """Rows the threads walk, by table."""
+        return {number: sum(len(p.rows) for p in parts) for number, parts in self.parts.items()}
+
     def find_row(self, address: int) -> tuple[int, int] | None:
         """(table, row) whose words start at or hold an address."""
         for number, parts in self.parts.items():
@@ -55,10 +63,16 @@ class Loaded:
 
 
 def load_code(
-    exe: Executable, kernels: dict[str, int], team: int, *, faithful: bool, ask: bool = False
+    exe: Executable,
+    kernels: dict[str, int],
+    team: int,
+    *,
+    faithful: bool,
+    ask: bool = False,
+    merge: dict[str, Concat] | None = None,
 ) -> Loaded:
     """Resolve kernels, tables and switches of one mode for teams of ``team`` threads. ``ask``: with
-    the questions of check_uninitialised."""
+    the questions of check_uninitialised. ``merge``: kernels whose neighbouring rows become one."""
     mode = FAITHFUL_MODE if faithful else DEFAULT_MODE
     code, switches, entries = select_mode(exe.code, exe.switches, exe.entries, mode)
     plain = code
@@ -77,9 +91,12 @@ def load_code(
     directory = aligned(max(1, len(used)) * team * 2).reshape(-1, team, 2)
     position = {number: k for k, number in enumerate(used)}
     for number in used:
-        parts = split_table(
-            exe.tables[number], team, faithful=faithful, alone=bool(ns[number] <= SMALL_NS)
-        )
+        table = exe.tables[number]
+        parts = split_table(table, team, faithful=faithful, alone=bool(ns[number] <= SMALL_NS))
+        how = None if merge is None else merge.get(table.kernel)
+        if how is not None:
+            codelet = exe.codelets[int(table.kernel.partition(":")[2])]
+            parts = [_merged(p, table, codelet.row_layout(exe.wide), how) for p in parts]
         out.parts[number] = parts
         out.lengths[number] = np.diff(exe.tables[number].ptr)
         for k, part in enumerate(parts):
@@ -95,6 +112,12 @@ def load_code(
         out.keep.append(table)
     out.keep.append(directory)
     return out
+
+
+def _merged(part: ThreadRows, table: Table, layout: RowLayout, how: Concat) -> ThreadRows:
+    """A thread's rows, neighbours put together; a row counts as its first vertex."""
+    words, first = merge_rows(part.words, np.diff(table.ptr)[part.rows], layout, how)
+    return ThreadRows(np.ascontiguousarray(words), part.rows[first])
 
 
 def split_table(t: Table, team: int, *, faithful: bool, alone: bool = False) -> list[ThreadRows]:

@@ -1,5 +1,5 @@
-"""One set of bits: host threads, faithful exchange, kinds of host code, permuted tiles; and every
-dump of a model parses back to the same bytes and runs to the same values."""
+"""One set of bits: host threads, faithful exchange, merging of vertices, kinds of host code,
+permuted tiles; every dump of a model parses back to the same bytes and runs to the same values."""
 
 from __future__ import annotations
 
@@ -104,6 +104,9 @@ def test_one_set_of_bits(name: str, tmp_path: Path) -> None:
     for threads, faithful in ((2, False), (4, False), (1, True), (4, True)):
         engine = pp.Engine(exe, threads=threads, faithful_exchange=faithful)
         same(engine.run(flat), expected, f"{threads} threads, faithful {faithful}")
+    for threads, faithful in ((1, False), (2, False), (3, True)):
+        engine = pp.Engine(exe, threads=threads, faithful_exchange=faithful, merge_vertices=False)
+        same(engine.run(flat), expected, f"not merged, {threads} threads, faithful {faithful}")
     same(run(exe, flat, cpu="x86-64-v2"), run(exe, flat), "x86-64-v2")
 
 
