@@ -3,6 +3,8 @@ charges."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from poplar_py.diagnostics import Location
@@ -10,7 +12,7 @@ from poplar_py.passes.liveness import Liveness
 from poplar_py.passes.plan_exchange import ExchangePlan
 from poplar_py.passes.steps import edge_fields
 from poplar_py.passes.tile_module import Items, Places, TileModule
-from poplar_py.poplar.arrays import I8, Ints
+from poplar_py.poplar.arrays import I8, Bools, Ints
 from poplar_py.poplar.groups import StateVectors, VertexGroup
 from poplar_py.poplar.program import Execute
 
@@ -122,25 +124,44 @@ def _state_bytes(g: VertexGroup) -> Ints:
     return np.broadcast_to(g.codelet.state_bytes_of(counts), (g.n,))
 
 
-def charged_bytes(exchange: ExchangePlan, num_tiles: int) -> tuple[Ints, Ints]:
-    """(code, vertex state) bytes per tile: each codelet once per tile, exchange code by pieces,
+@dataclass
+class Charges:
+    """What is charged and not stored on the host: ``code``, ``state`` bytes int64[tiles];
+    ``kinds``: (name, bytes, bool[tiles] where it is) of every codelet; ``exchange`` int64[tiles]:
+    of ``code``, the exchange's."""
+
+    code: Ints
+    state: Ints
+    kinds: list[tuple[str, int, Bools]]
+    exchange: Ints
+
+    def code_on(self, tile: int) -> list[tuple[str, int]]:
+        """(name, bytes) of the code of a tile, largest first."""
+        found = [(name, size) for name, size, mask in self.kinds if mask[tile]]
+        exchange = int(self.exchange[tile])
+        control = int(self.code[tile]) - exchange - sum(size for _, size in found)
+        found += [("exchange code", exchange), ("control code", control)]
+        return sorted(((n, b) for n, b in found if b), key=lambda part: -part[1])
+
+
+def charged_bytes(plan: ExchangePlan, num_tiles: int) -> Charges:
+    """Code and vertex state of every tile: each codelet once per tile, exchange code by pieces,
     control code by steps; a vertex's descriptor with its lists of pointers."""
-    code, state = np.zeros(num_tiles, I8), np.zeros(num_tiles, I8)
-    on_tile: dict[str, tuple[int, np.ndarray]] = {}
-    for cs in exchange.used:
-        plan = exchange.sets[cs.id]
-        code += EXCHANGE_BYTES * (plan.before.fragments + plan.after.fragments)
+    exchange, state = np.zeros(num_tiles, I8), np.zeros(num_tiles, I8)
+    on_tile: dict[str, tuple[str, int, Bools]] = {}
+    for cs in plan.used:
+        traffic = plan.sets[cs.id]
+        exchange += EXCHANGE_BYTES * (traffic.before.fragments + traffic.after.fragments)
         for g in cs.groups:
-            size, mask = on_tile.setdefault(
-                g.codelet.digest,
-                (int(g.codelet.code_bytes), np.zeros(num_tiles, np.bool_)),
-            )
-            mask[g.tiles] = True
+            kind = on_tile.get(g.codelet.digest)
+            if kind is None:
+                kind = (g.codelet.name, int(g.codelet.code_bytes), np.zeros(num_tiles, np.bool_))
+                on_tile[g.codelet.digest] = kind
+            kind[2][g.tiles] = True
             weights = _state_bytes(g).astype(np.float64)
             state += np.bincount(g.tiles, weights, minlength=num_tiles).astype(I8)
-            on_tile[g.codelet.digest] = (size, mask)
-    for size, mask in on_tile.values():
+    code = exchange.copy()
+    for _, size, mask in on_tile.values():
         code[mask] += size
-    busy = code > 0
-    code[busy] += CONTROL_BYTES * len(exchange.tree.steps)
-    return code, state
+    code[code > 0] += CONTROL_BYTES * len(plan.tree.steps)
+    return Charges(code, state, list(on_tile.values()), exchange)

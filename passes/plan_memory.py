@@ -7,6 +7,10 @@ largest first. Tiles with equal sizes are planned once. Other orders are tried f
 up above the live-load bound where that matters, and every tile keeps its best.
 
     tile memory:  code | vertex state | always live ...... | live now and then ......
+                  executable region ............... | interleaved region ............
+
+Instructions run from the executable region only, so code comes first and must fit there; everything
+else lies in either region. Which of the two `memory_fit.region_use` tells.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.diagnostics import Location, OutOfTileMemory
 from poplar_py.passes.context import PassContext
 from poplar_py.passes.exchange_items import mix
+from poplar_py.passes.memory_fit import check_fit
 from poplar_py.passes.memory_items import charged_bytes, collect_items
 from poplar_py.passes.plan_exchange import ExchangePlan
 from poplar_py.passes.registry import Pass, register
@@ -45,12 +49,11 @@ class PlanMemory(Pass):
         target = module.graph.target
         exchange: ExchangePlan = module.results["plan-exchange"]
         items, blocks, states = collect_items(module, exchange, module.results["liveness"])
-        code, state = charged_bytes(exchange, target.num_tiles)
-        plan = plan_memory(items, target.num_tiles, code, state)
+        charges = charged_bytes(exchange, target.num_tiles)
+        plan = plan_memory(items, target.num_tiles, charges.code, charges.state)
         module.results[self.name] = PlacedMemory(items, plan, blocks, states)
         if not self.allow_out_of_memory:
-            limit = int(target.chip.code_bytes.value)
-            check_fit(plan, items, target.bytes_per_tile, limit, target.tiles_per_ipu)
+            check_fit(plan, items, charges, target)
         return True
 
 
@@ -93,7 +96,7 @@ class MemoryPlan:
 
 
 def plan_memory(items: Items, num_tiles: int, code: Ints, state: Ints) -> MemoryPlan:
-    """Place all items; does not judge whether they fit (`check_fit`)."""
+    """Place all items; does not judge whether they fit (`memory_fit.check_fit`)."""
     at = np.zeros(len(items.item), I8)
     size = np.where(items.nbytes > 0, align_up(items.nbytes, 8), 0)
     align = tile_align(items.nbytes)
@@ -257,43 +260,3 @@ def _lowest(at: Ints, size: Ints, need: Ints, align: Ints) -> Ints:
     limit = np.vstack([begin, np.full_like(need, _FAR)[None]])
     fits = place + need <= limit
     return np.take_along_axis(place, fits.argmax(axis=0)[None], 0)[0]
-
-
-# ---------------------------------------------------------------------------- judging
-def check_fit(
-    plan: MemoryPlan, items: Items, bytes_per_tile: int, code_bytes: int, tiles_per_ipu: int
-) -> None:
-    """Raise OutOfTileMemory for the fullest tile; the error carries the plan as ``plan``."""
-    over_code = plan.code > code_bytes
-    over = plan.total > bytes_per_tile
-    if not over.any() and not over_code.any():
-        return
-    worst = int(np.argmax(np.where(over.any(), plan.total, plan.code)))
-    need, have = (int(plan.total[worst]), bytes_per_tile)
-    what = "needs"
-    if not over.any():
-        need, have, what = int(plan.code[worst]), code_bytes, "has code of"
-    names, loc = _contributors(plan, items, worst)
-    error = OutOfTileMemory(
-        f"tile {worst} (IPU {worst // tiles_per_ipu}) {what} {need:,} bytes of {have:,}; "
-        f"{int((over | over_code).sum())} tile(s) are too full. Largest there: {names}",
-        loc,
-        "use more tiles or IPUs, spread the largest variables over more tiles, or split the step "
-        "with the largest live data",
-    )
-    error.plan = plan  # type: ignore[attr-defined]
-    raise error
-
-
-def _contributors(plan: MemoryPlan, items: Items, tile: int, most: int = 5) -> tuple[str, Location]:
-    mine = np.flatnonzero(items.tile == tile)
-    order = mine[np.argsort(-items.nbytes[mine], kind="stable")][:most]
-    parts: list[str] = []
-    for e in order.tolist():
-        i = int(items.item[e])
-        where = f" ({items.locs[i].short})" if items.locs[i].known else ""
-        parts.append(f"{items.names[i]} {int(items.nbytes[e]):,} B{where}")
-    if plan.code[tile]:
-        parts.append(f"code {int(plan.code[tile]):,} B")
-    loc = items.locs[int(items.item[order[0]])] if len(order) else Location("", 0, 0)
-    return ", ".join(parts), loc

@@ -23,6 +23,7 @@ from poplar_py.executable.executable import Executable
 from poplar_py.files import write_text
 from poplar_py.ir.resources import save_resources
 from poplar_py.passes import module_text, parse_pipeline
+from poplar_py.passes.memory_fit import region_use
 
 __all__ = ["FORMS", "Emitted", "emit"]
 
@@ -144,11 +145,16 @@ def memory_map(executable: Executable) -> str:
     memory, items, target = executable.memory, executable.items, executable.target
     total = memory.total
     limit = target.bytes_per_tile
+    executable_use, interleaved_use = region_use(memory, target)
     lines = [
         f"target {target.system.name}: {target.num_ipus} IPUs x {target.tiles_per_ipu} tiles x "
         f"{limit:,} bytes",
         f"used {int(total.sum()):,} bytes; fullest tile {int(total.max(initial=0)):,}; "
         f"live-load bound {int(memory.bound.sum()):,}, planned {int(memory.data.sum()):,}",
+        f"executable region {int(target.chip.code_bytes.value):,} bytes, fullest tile "
+        f"{int(executable_use.max(initial=0)):,}; interleaved region "
+        f"{int(target.chip.interleaved_bytes.value):,}, fullest tile "
+        f"{int(interleaved_use.max(initial=0)):,}",
         "",
         "tile   code  state  always live  data  bound  free",
     ]
