@@ -16,11 +16,7 @@ from __future__ import annotations
 from poplar_py.poplin import cycles
 from poplar_py.poplin.conv_params import ConvParams, InputTransform, OutputTransform
 from poplar_py.poplin.convolution import conv_transpose, convolution, transpose_params
-from poplar_py.poplin.epilogue import Epilogue, supports_epilogue
-from poplar_py.poplin.matmul import create_mat_mul_input, mat_mul
-from poplar_py.poplin.names import (
-    add_bias,
-    convolution_with_output,
+from poplar_py.poplin.create import (
     create_biases,
     create_input,
     create_mat_mul_grouped_input_lhs,
@@ -28,7 +24,20 @@ from poplar_py.poplin.names import (
     create_mat_mul_input_lhs,
     create_mat_mul_input_rhs,
     create_weights,
+)
+from poplar_py.poplin.epilogue import Epilogue, supports_epilogue
+from poplar_py.poplin.flops import (
+    get_bwd_flops,
+    get_bwd_perfect_cycle_count,
     get_fwd_flops,
+    get_fwd_perfect_cycle_count,
+    get_wu_flops,
+    get_wu_perfect_cycle_count,
+)
+from poplar_py.poplin.matmul import create_mat_mul_input, mat_mul
+from poplar_py.poplin.names import (
+    add_bias,
+    convolution_with_output,
     linspace,
     mat_mul_acc,
     mat_mul_grouped,
@@ -65,7 +74,12 @@ __all__ = [
     "create_mat_mul_input_rhs",
     "create_weights",
     "cycles",
+    "get_bwd_flops",
+    "get_bwd_perfect_cycle_count",
     "get_fwd_flops",
+    "get_fwd_perfect_cycle_count",
+    "get_wu_flops",
+    "get_wu_perfect_cycle_count",
     "linspace",
     "mat_mul",
     "mat_mul_acc",

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplin.blockconv import block_conv, block_conv_applies
 from poplar_py.poplin.conv_params import ConvParams
+from poplar_py.poplin.created import planned_tiles
 from poplar_py.poplin.epilogue import Epilogue
 from poplar_py.poplin.generic import generic_conv
 from poplar_py.poplin.operands import (
@@ -22,7 +23,7 @@ from poplar_py.poplin.operands import (
     split_epilogue,
 )
 from poplar_py.poplin.params import ConvForm
-from poplar_py.poplin.place import TileRange, tile_range
+from poplar_py.poplin.place import TileRange
 from poplar_py.poplin.transforms import native_of, pad_output
 from poplar_py.poplin.wide import fold_wide_kernel
 from poplar_py.popops.elementwise import map as map_expr
@@ -116,7 +117,7 @@ def _convolve(
     """The convolution of a form."""
     shape = params.output_shape(x.shape, w.shape)
     dtype = result_dtype(x.dtype, operand_dtype(w), out_dtype)
-    where = tile_range(graph, tiles)
+    where = planned_tiles(graph, tiles, x, w)
     wide = fold_wide_kernel(graph, x, w, params) if 0 not in shape else None
     if wide is not None:
         x, w, params = wide

@@ -9,6 +9,7 @@ import numpy as np
 
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplin.blockmm import block_mat_mul_applies, computed_mat_mul, shared_mat_mul
+from poplar_py.poplin.created import planned_tiles
 from poplar_py.poplin.epilogue import Epilogue, Inline
 from poplar_py.poplin.generic import generic_mat_mul
 from poplar_py.poplin.lanes import piece_mapping
@@ -55,7 +56,7 @@ def mat_mul(
     """
     batch, m, k, n = _shape(a.shape, b.shape)
     dtype = result_dtype(operand_dtype(a), operand_dtype(b), out_dtype)
-    where = tile_range(graph, tiles)
+    where = planned_tiles(graph, tiles, a, b)
     if 0 in (*batch, m, n):
         empty = graph.add_variable(dtype, (*batch, m, n), name, mapping="linear")
         return finish(graph, empty, epilogue, prog, name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Items
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +9,7 @@ import numpy as np
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar.program import Copy
 from poplar_py.poplin.convolution import convolution
-from poplar_py.poplin.matmul import create_mat_mul_input, mat_mul
+from poplar_py.poplin.matmul import mat_mul
 from poplar_py.poplin.plan import plan_report
 from poplar_py.popops.elementwise import map_in_place
 from poplar_py.types import DType, f32
@@ -19,19 +17,12 @@ from poplar_py.types import DType, f32
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
     from poplar_py.poplar.program import Sequence
-    from poplar_py.poplin.params import ConvParams
+    from poplar_py.poplin.conv_params import ConvParams
+    from poplar_py.poplin.params import ConvForm
 
 __all__ = [
     "add_bias",
     "convolution_with_output",
-    "create_biases",
-    "create_input",
-    "create_mat_mul_grouped_input_lhs",
-    "create_mat_mul_grouped_input_rhs",
-    "create_mat_mul_input_lhs",
-    "create_mat_mul_input_rhs",
-    "create_weights",
-    "get_fwd_flops",
     "linspace",
     "mat_mul_acc",
     "mat_mul_grouped",
@@ -106,39 +97,6 @@ def mat_mul_grouped_acc(
     mat_mul_acc(graph, c, scale, a, b, prog, name)
 
 
-def create_mat_mul_input_lhs(
-    graph: Graph, dtype: DType, a: Items[int], b: Items[int], name: str = "lhs"
-) -> Tensor:
-    """A variable of shape a [.., M, K] for the product with one of shape b [.., K, N]."""
-    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        raise ShapeError(f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
-    made = create_mat_mul_input(graph, dtype, a, name)
-    return graph.add_variable(dtype, tuple(a), name, mapping="linear") if made is None else made
-
-
-def create_mat_mul_input_rhs(
-    graph: Graph, dtype: DType, a: Items[int], b: Items[int], name: str = "rhs"
-) -> Tensor:
-    """A variable of shape b [.., K, N] for the product with one of shape a [.., M, K]."""
-    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        raise ShapeError(f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
-    return graph.add_variable(dtype, tuple(b), name, mapping="linear")
-
-
-def create_mat_mul_grouped_input_lhs(
-    graph: Graph, dtype: DType, a: Items[int], b: Items[int], name: str = "lhs"
-) -> Tensor:
-    """As `create_mat_mul_input_lhs` for [G, M, K] and [G, K, N]."""
-    return create_mat_mul_input_lhs(graph, dtype, a, b, name)
-
-
-def create_mat_mul_grouped_input_rhs(
-    graph: Graph, dtype: DType, a: Items[int], b: Items[int], name: str = "rhs"
-) -> Tensor:
-    """As `create_mat_mul_input_rhs` for [G, M, K] and [G, K, N]."""
-    return create_mat_mul_input_rhs(graph, dtype, a, b, name)
-
-
 def mat_mul_report_plan(graph: Graph) -> str:
     """The plans of the graph's products and convolutions so far, as text."""
     return plan_report(graph)
@@ -148,29 +106,6 @@ def transpose_grouped_matrix(t: Tensor) -> Tensor:
     """[G, M, N] seen as [G, N, M]."""
     _grouped(t)
     return t.dim_shuffle((0, 2, 1))
-
-
-def create_input(
-    graph: Graph, dtype: DType, shape: Items[int], params: ConvParams, name: str = "input"
-) -> Tensor:
-    """A variable [N, C, *spatial] for a convolution. Raises ShapeError on the wrong rank."""
-    if len(shape) != params.rank + 2:
-        raise ShapeError(f"an input of shape {tuple(shape)} for {params.rank} spatial dims")
-    return graph.add_variable(dtype, tuple(shape), name, mapping="linear")
-
-
-def create_weights(
-    graph: Graph, dtype: DType, shape: Items[int], params: ConvParams, name: str = "weights"
-) -> Tensor:
-    """A variable [O, C / groups, *kernel] for a convolution. Raises ShapeError."""
-    if len(shape) != params.rank + 2 or shape[0] % params.groups:
-        raise ShapeError(f"weights of shape {tuple(shape)} for {params.groups} groups")
-    return graph.add_variable(dtype, tuple(shape), name, mapping="linear")
-
-
-def create_biases(graph: Graph, activations: Tensor, name: str = "biases") -> Tensor:
-    """A variable [O] for the biases of activations [N, O, *spatial]."""
-    return graph.add_variable(activations.dtype, (activations.shape[1],), name, mapping="linear")
 
 
 def add_bias(
@@ -186,7 +121,7 @@ def convolution_with_output(
     x: Tensor,
     w: Tensor,
     out: Tensor,
-    params: ConvParams,
+    params: ConvParams | ConvForm,
     prog: Sequence,
     name: str = "conv",
 ) -> None:
@@ -200,12 +135,6 @@ def weights_transpose_chans_flip_xy(w: Tensor) -> Tensor:
     for d in range(2, w.rank):
         w = w.reverse(d)
     return w.dim_shuffle((1, 0, *range(2, w.rank)))
-
-
-def get_fwd_flops(x: Items[int], w: Items[int], params: ConvParams) -> int:
-    """Operations (two a multiply-add) of a convolution of these shapes, padding counted as work."""
-    out = params.output_shape(x, w)
-    return 2 * prod(out) * prod(w[1:])
 
 
 def linspace(

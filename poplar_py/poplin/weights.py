@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from poplar_py.poplar import Mapping
 from poplar_py.poplar.program import Copy
+from poplar_py.poplin.created import laid_stream
 from poplar_py.poplin.place import pad_view
 from poplar_py.poputil.blocked import LANES, blocks_of
 
@@ -155,10 +156,14 @@ def stream_tensor(
 ) -> Tensor:
     """Computed weights w [O, C, rows, kw] copied into the order of `stream_array` (one conv group).
 
-    `lanes`: channels an input block (1: the order of `planar_stream`).
+    `lanes`: channels an input block (1: the order of `planar_stream`). Weights that were created in
+    that order are not copied.
     """
     outputs, channels, rows, kw = w.shape
     blocks = -(-channels // lanes)
+    laid = laid_stream(graph, w, (out_blocks // nb, blocks, rows, lanes, nb, kw, LANES))
+    if laid is not None:
+        return laid
     w = pad_view(graph, w, 0, 0, out_blocks * LANES - outputs)
     w = pad_view(graph, w, 1, 0, blocks * lanes - channels)
     wide = out_blocks // nb

@@ -70,10 +70,11 @@ def test_products(dtype: DType) -> None:
 def test_convolution_with_bias(dtype: DType) -> None:
     rng = np.random.default_rng(2)
     s = Setting()
-    params = poplin.ConvForm.of(1, pads=(1, 1))
+    pad = poplin.InputTransform(padding_lower=(1,), padding_upper=(1,))
+    params = poplin.ConvParams(dtype, dtype, 2, (9,), (3,), 4, 6, 1, pad)
     x, w, bias = (whole(rng, n, dtype) for n in ((2, 4, 9), (6, 4, 3), (6,)))
-    xt = s.put(poplin.create_input(s.graph, dtype, x.shape, params), x)
-    wt = s.put(poplin.create_weights(s.graph, dtype, w.shape, params), w)
+    xt = s.put(poplin.create_input(s.graph, params), x)
+    wt = s.put(poplin.create_weights(s.graph, params), w)
     out = s.graph.add_variable(dtype, (2, 6, 9), "out", mapping="linear")
     poplin.convolution_with_output(s.graph, xt, wt, out, params, s.prog)
     poplin.add_bias(s.graph, out, s.put(poplin.create_biases(s.graph, out), bias), s.prog)
@@ -81,7 +82,10 @@ def test_convolution_with_bias(dtype: DType) -> None:
     windows = np.lib.stride_tricks.sliding_window_view(padded, 3, 2)
     want = np.einsum("ncik,ock->noi", windows, w.astype(np.float64)) + bias[:, None]
     np.testing.assert_array_equal(s.run(out)[0], want.astype(dtype.numpy))
-    assert poplin.get_fwd_flops(x.shape, w.shape, params) == 2 * 2 * 6 * 9 * 4 * 3
+    assert poplin.get_fwd_flops(params) == 2 * 2 * 6 * 4 * (9 * 3 - 2)
+    assert poplin.get_fwd_perfect_cycle_count(s.graph, params) == -(
+        -1200 // (16 * 16 if dtype is f32 else 64 * 16)
+    )
 
 
 def test_views_and_constants() -> None:
