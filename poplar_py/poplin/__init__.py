@@ -34,6 +34,15 @@ from poplar_py.poplin.flops import (
     get_wu_flops,
     get_wu_perfect_cycle_count,
 )
+from poplar_py.poplin.gradients import (
+    FullyConnectedParams,
+    calculate_weight_deltas,
+    convolution_bias_update,
+    convolution_weight_update,
+    fully_connected,
+    fully_connected_backward,
+    fully_connected_weight_update,
+)
 from poplar_py.poplin.matmul import create_mat_mul_input, mat_mul
 from poplar_py.poplin.names import (
     add_bias,
@@ -50,20 +59,42 @@ from poplar_py.poplin.names import (
     triangular_mask,
     weights_transpose_chans_flip_xy,
 )
+from poplar_py.poplin.norms import (
+    create_norm_beta,
+    create_norm_gamma,
+    create_norm_params,
+    norm_gradients,
+    norm_param_gradients,
+    norm_statistics,
+    norm_statistics_gradients,
+    norm_whiten,
+    normalise,
+)
 from poplar_py.poplin.params import ConvForm
 from poplar_py.poplin.place import TileRange
 from poplar_py.poplin.plan import plan_report, plans
+from poplar_py.poplin.solve import (
+    cholesky,
+    lu_factorization,
+    qr_factorization,
+    triangular_solve,
+)
 
 __all__ = [
     "ConvForm",
     "ConvParams",
     "Epilogue",
+    "FullyConnectedParams",
     "InputTransform",
     "OutputTransform",
     "TileRange",
     "add_bias",
+    "calculate_weight_deltas",
+    "cholesky",
     "conv_transpose",
     "convolution",
+    "convolution_bias_update",
+    "convolution_weight_update",
     "convolution_with_output",
     "create_biases",
     "create_input",
@@ -72,8 +103,14 @@ __all__ = [
     "create_mat_mul_input",
     "create_mat_mul_input_lhs",
     "create_mat_mul_input_rhs",
+    "create_norm_beta",
+    "create_norm_gamma",
+    "create_norm_params",
     "create_weights",
     "cycles",
+    "fully_connected",
+    "fully_connected_backward",
+    "fully_connected_weight_update",
     "get_bwd_flops",
     "get_bwd_perfect_cycle_count",
     "get_fwd_flops",
@@ -81,6 +118,7 @@ __all__ = [
     "get_wu_flops",
     "get_wu_perfect_cycle_count",
     "linspace",
+    "lu_factorization",
     "mat_mul",
     "mat_mul_acc",
     "mat_mul_grouped",
@@ -89,11 +127,19 @@ __all__ = [
     "mat_mul_report_plan",
     "mat_mul_with_output",
     "meshgrid2d",
+    "norm_gradients",
+    "norm_param_gradients",
+    "norm_statistics",
+    "norm_statistics_gradients",
+    "norm_whiten",
+    "normalise",
     "plan_report",
     "plans",
+    "qr_factorization",
     "supports_epilogue",
     "transpose_grouped_matrix",
     "transpose_params",
     "triangular_mask",
+    "triangular_solve",
     "weights_transpose_chans_flip_xy",
 ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from poplar_py.poplin.conv_params import ConvParams, InputTransform
     from poplar_py.poplin.operands import Operand
 
-__all__ = ["Native", "as_weights", "native_of", "pad_output"]
+__all__ = ["Native", "as_weights", "kernel_view", "native_of", "pad_output"]
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,11 @@ def _view(t: Operand, transform: InputTransform) -> Operand:
         t = t if (begin, end) == (0, size) else t.slice(begin, end, d + 2)
         t = t.reverse(d + 2) if flip else t
     return t
+
+
+def kernel_view(w: Tensor, params: ConvParams) -> Tensor:
+    """Weights [G O, I, *kernel] truncated and flipped, a view. `params` must be filled in."""
+    return cast("Tensor", _view(w, params.kernel_transform))
 
 
 def pad_output(graph: Graph, t: Tensor, params: ConvParams, prog: Sequence, name: str) -> Tensor:
