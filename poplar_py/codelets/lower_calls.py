@@ -86,6 +86,8 @@ _FOLD: dict[str, Callable[[float], float]] = {
 def _math_unary(low: Lowering, node: ast.Call, name: str, value: build.Operand) -> Value:
     if isinstance(value, Expr):
         return build.unary(name, value)
+    if name in ("popcount", "clz"):
+        return build.unary(name, build.as_expr(value))
     if name not in _FOLD:
         return build.unary(name, build.as_expr(float(value)))
     try:
@@ -97,13 +99,28 @@ def _math_unary(low: Lowering, node: ast.Call, name: str, value: build.Operand) 
 def _math_binary(low: Lowering, node: ast.Call, name: str) -> Value:
     _arity(low, node, 2, 16 if name in ("min", "max") else 2)
     values = lower_operands(low, node.args)
-    known = [compile_time(v) for v in values]
-    if name in ("min", "max") and all(isinstance(v, int) for v in known):
-        return (min if name == "min" else max)(v for v in known if v is not None)
     result = values[0]
     for value in values[1:]:
-        result = build.binary(name, result, value)
+        result = _pair(name, result, value)
     return result
+
+
+def _pair(name: str, a: build.Operand, b: build.Operand) -> build.Operand:
+    """One step of min, max, ...; known ints stay known and keep their type."""
+    if name not in ("min", "max") or not _is_int(a) or not _is_int(b):
+        return build.binary(name, a, b)
+    best = min if name == "min" else max
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        return best(a, b)
+    x, y = build.promote(a, b)
+    known = (compile_time(x), compile_time(y))
+    if known[0] is None or known[1] is None:
+        return build.binary(name, x, y)
+    return build.const(best(known[0], known[1]), x.ty)
+
+
+def _is_int(value: build.Operand) -> bool:
+    return isinstance(compile_time(value), int)
 
 
 def _convert(low: Lowering, node: ast.AST, value: build.Operand, target: DType | Ty) -> Value:

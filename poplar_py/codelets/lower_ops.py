@@ -114,19 +114,30 @@ def _fold(low: Lowering, node: ast.AST, op: str, a: Any, b: Any) -> int | float 
 def _fold_typed(
     low: Lowering, node: ast.AST, op: str, a: build.Operand, b: build.Operand, x: int, y: int
 ) -> build.Operand:
-    left, right = build.promote(a, b) if op not in ("shl", "shr") else (a, a)
-    assert isinstance(left, Expr) or isinstance(right, Expr)
-    typed = left if isinstance(left, Expr) else right
-    assert isinstance(typed, Expr)
-    if typed.ty.dtype is bool_ or typed.ty.dtype.is_float:
-        return build.binary(op, a, b)
+    """Known ints of which one has a type: computed in it, wrapping."""
     if op in ("shl", "shr"):
-        y &= typed.ty.dtype.bits - 1
-    value = _fold(low, node, op, x, y)
-    return build.cast(build.const(value, Ty(_WIDE_INT)), typed.ty)
+        left, right = build.as_expr(a), y
+        known = compile_time(left)
+    else:
+        left, other = build.promote(a, b)
+        known, right = compile_time(left), compile_time(other)
+    d = left.ty.dtype
+    whole = isinstance(known, int) and isinstance(right, int)
+    if not whole or d is bool_ or d.is_float or (op == "pow" and int(right or 0) < 0):
+        return build.binary(op, a, b)
+    return build.const(_wrapped(low, node, op, (int(known or 0), int(right or 0)), d), left.ty)
 
 
-_WIDE_INT = TYPE_NAMES["i64"]
+def _wrapped(low: Lowering, node: ast.AST, op: str, pair: tuple[int, int], d: DType) -> int:
+    x, y = pair
+    if op in ("shl", "shr"):
+        y &= d.bits - 1
+    try:
+        value = pow(x, y, 1 << d.bits) if op == "pow" else int(_PYTHON[op](x, y))
+    except ArithmeticError as error:
+        raise low.fail(node, f"compile-time arithmetic: {error}") from None
+    bits = value & ((1 << d.bits) - 1)
+    return bits - (1 << d.bits) if d.kind == "i" and bits >> (d.bits - 1) else bits
 
 
 def _power(a: build.Operand, b: build.Operand) -> Expr:
@@ -188,7 +199,11 @@ def _compare_two(
             raise low.fail(node, "types have no order")
         return bool(_PYTHON[op](_plain(left[1]), _plain(right[1])))
     a, b = as_operand(low, left[0], left[1]), as_operand(low, right[0], right[1])
-    x, y = compile_time(a), compile_time(b)
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        left_value, right_value = build.promote(a, b)
+        x, y = compile_time(left_value), compile_time(right_value)
+    else:
+        x, y = a, b
     if x is not None and y is not None:
         return bool(_PYTHON[op](x, y))
     return build.compare(op, a, b)
@@ -232,17 +247,26 @@ def _truth(low: Lowering, node: ast.expr) -> build.Operand:
 
 
 def logical(low: Lowering, node: ast.AST, op: str, terms: Sequence[build.Operand]) -> build.Operand:
-    """and/or of truth values; the second scalar is only evaluated if needed when it may trap."""
+    """and/or of truth values; the second scalar is only evaluated if needed when it may trap.
+
+    A first operand that may trap is evaluated even where the second one decides.
+    """
     a, b = terms
     for x, y in ((a, b), (b, a)):
         if not isinstance(x, Expr):
             neutral = bool(x) == (op == "and")
+            if not neutral and y is a and isinstance(a, Expr) and _may_trap(a):
+                low.temp(a)
             return y if neutral else bool(x)
     assert isinstance(a, Expr)
     assert isinstance(b, Expr)
-    if a.ty.lanes == 1 and b.ty.lanes == 1 and any(e.op in TRAPPING for e in walk_expr(b)):
+    if a.ty.lanes == 1 and b.ty.lanes == 1 and _may_trap(b):
         return Expr("andalso" if op == "and" else "orelse", BOOL, (a, b))
     return build.binary(op, a, b)
+
+
+def _may_trap(e: Expr) -> bool:
+    return any(node.op in TRAPPING for node in walk_expr(e))
 
 
 def _ifexp(low: Lowering, node: ast.IfExp) -> Value:
@@ -253,7 +277,7 @@ def _ifexp(low: Lowering, node: ast.IfExp) -> Value:
     x, y = build.promote(a, b)
     if before_a or before_b:
         return _choose_by_branch(low, cond, (before_a, x), (before_b, y))
-    if any(e.op in TRAPPING for e in (*walk_expr(x), *walk_expr(y))):
+    if _may_trap(x) or _may_trap(y):
         return Expr("choose", x.ty, (cond, x, y))
     return build.select(cond, x, y)
 

@@ -1,23 +1,31 @@
-"""poprand: random numbers by counter, the same on every mapping and number of host threads."""
+"""poprand: random numbers by counter, the same on every mapping and number of host threads.
+
+A value depends on the seed, the modifier and the element's position in its tensor. Replicas draw
+the same numbers unless each holds another seed (a stream or `write_tensor` per replica, or the
+replication index added to it).
+"""
 
 from __future__ import annotations
 
-from poplar_py.poprand.more import log_uniform, set_seed, shaped_dropout
+from poplar_py.poprand.draw import seed_tensor
+from poplar_py.poprand.dropout import dropout, shaped_dropout
 from poplar_py.poprand.random import (
     bernoulli,
-    dropout,
+    log_uniform,
     normal,
-    seed_tensor,
     truncated_normal,
     uniform,
 )
+from poplar_py.poprand.state import get_hw_seeds, set_hw_seeds, set_seed
 
 __all__ = [
     "bernoulli",
     "dropout",
+    "get_hw_seeds",
     "log_uniform",
     "normal",
     "seed_tensor",
+    "set_hw_seeds",
     "set_seed",
     "shaped_dropout",
     "truncated_normal",

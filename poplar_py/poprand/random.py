@@ -1,35 +1,31 @@
-"""Random tensors by counter: a value depends on seed, modifier and position only."""
+"""The distributions: uniform, log-uniform, normal, truncated normal, Bernoulli.
+
+`seed` is a u32[2] tensor, a number, or None for the graph's generator; `like` a shape or a
+reference tensor. f16 and bf16 numbers are drawn in f32 and rounded once. Wrong parameters raise
+OptionError.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import prod
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from poplar_py.poplar import program
-from poplar_py.poplar.edges import Edges
-from poplar_py.popops.elementwise import split_work
-from poplar_py.poputil.layout import fresh, mapping_of
-from poplar_py.types import DType, f32, u32
+from poplar_py.popops.elementwise import map as map_expr
+from poplar_py.poprand.draw import Like, Request, Seed, draw, need
+from poplar_py.types import DType, bool_, f32
 
 if TYPE_CHECKING:
-    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar import Graph, Tensor, program
 
-__all__ = ["bernoulli", "dropout", "normal", "seed_tensor", "truncated_normal", "uniform"]
-
-
-def seed_tensor(graph: Graph, seed: int, name: str = "seed") -> Tensor:
-    """A constant u32[2] seed from a number."""
-    words = [seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF]
-    return graph.add_constant(u32, (2,), np.array(words, np.uint32), name, 0)
+__all__ = ["bernoulli", "log_uniform", "normal", "truncated_normal", "uniform"]
 
 
 def uniform(
     graph: Graph,
-    seed: Tensor | int,
-    shape: Sequence[int],
+    seed: Seed,
+    like: Like,
     low: float,
     high: float,
     prog: program.Sequence,
@@ -38,19 +34,48 @@ def uniform(
     dtype: DType = f32,
     modifier: int = 0,
 ) -> Tensor:
-    """Numbers uniform in [low, high); for integer types in [low, high] as PopLibs has them."""
-    if not dtype.is_float:
-        span = (int(high) - int(low) + 1) & 0xFFFFFFFF
-        state = {"low": np.asarray(int(low), dtype.numpy)[()], "span": span}
-        return _draw(graph, "UniformInt", seed, modifier, shape, state, prog, name, dtype)
-    state = {"low": float(low), "span": float(high) - float(low)}
-    return _draw(graph, "Uniform", seed, modifier, shape, state, prog, name, dtype)
+    """Numbers uniform in [low, high), 2^24 of them evenly spaced, before they are rounded.
+
+    For integer types whole numbers in [low, high], as PopLibs has them.
+    """
+    need(low <= high and math.isfinite(high - low), f"uniform from {low} to {high}")
+    need(dtype is not bool_, "uniform of bool: use bernoulli")
+    if dtype.is_float:
+        state: dict[str, object] = {"low": float(low), "span": float(high) - float(low)}
+        return draw(graph, like, Request("Uniform", state, dtype, seed, modifier, name), prog)
+    first, last = int(low), int(high)
+    info = np.iinfo(dtype.numpy)
+    need(info.min <= first <= last <= info.max, f"uniform from {low} to {high} in {dtype.name}")
+    span = np.uint64((last - first + 1) % (1 << 64))
+    state = {"low": np.asarray(first, dtype.numpy)[()], "span": span}
+    return draw(graph, like, Request("UniformInt", state, dtype, seed, modifier, name), prog)
+
+
+def log_uniform(
+    graph: Graph,
+    seed: Seed,
+    like: Like,
+    low: float,
+    high: float,
+    prog: program.Sequence,
+    name: str = "log_uniform",
+    *,
+    dtype: DType = f32,
+    modifier: int = 0,
+) -> Tensor:
+    """Numbers in [low, high] (low > 0) whose logarithms are uniform."""
+    need(0 < low <= high and math.isfinite(high), f"log_uniform from {low} to {high}")
+    a, b = math.log(low), math.log(high)
+    drawn = uniform(graph, seed, like, a, b, prog, f"{name}/log", modifier=modifier)
+    ends = f"c({float(low)!r}),c({float(high)!r})"
+    text = f"cast(clamp(exp($0),{ends}),{dtype.name})"
+    return map_expr(graph, text, [drawn], prog, name, dtype)
 
 
 def normal(
     graph: Graph,
-    seed: Tensor | int,
-    shape: Sequence[int],
+    seed: Seed,
+    like: Like,
     mean: float,
     std_dev: float,
     prog: program.Sequence,
@@ -59,15 +84,16 @@ def normal(
     dtype: DType = f32,
     modifier: int = 0,
 ) -> Tensor:
-    """Normally distributed numbers."""
+    """Normally distributed numbers; none lies further than 5.8 standard deviations out."""
+    need(std_dev >= 0, f"normal with the standard deviation {std_dev}")
     state = {"mean": float(mean), "scale": float(std_dev), "limit": 0.0}
-    return _draw(graph, "Normal", seed, modifier, shape, state, prog, name, dtype)
+    return draw(graph, like, Request("Normal", state, dtype, seed, modifier, name), prog)
 
 
 def truncated_normal(
     graph: Graph,
-    seed: Tensor | int,
-    shape: Sequence[int],
+    seed: Seed,
+    like: Like,
     mean: float,
     std_dev: float,
     alpha: float,
@@ -77,15 +103,17 @@ def truncated_normal(
     dtype: DType = f32,
     modifier: int = 0,
 ) -> Tensor:
-    """Normal numbers within `alpha` standard deviations of the mean."""
+    """Normal numbers within `alpha` >= 0.1 standard deviations of the mean."""
+    need(std_dev >= 0, f"truncated_normal with the standard deviation {std_dev}")
+    need(alpha >= 0.1, f"truncated_normal within {alpha} standard deviations: at least 0.1")
     state = {"mean": float(mean), "scale": float(std_dev), "limit": float(alpha)}
-    return _draw(graph, "Normal", seed, modifier, shape, state, prog, name, dtype)
+    return draw(graph, like, Request("Normal", state, dtype, seed, modifier, name), prog)
 
 
 def bernoulli(
     graph: Graph,
-    seed: Tensor | int,
-    shape: Sequence[int],
+    seed: Seed,
+    like: Like,
     prob: float,
     prog: program.Sequence,
     name: str = "",
@@ -93,62 +121,7 @@ def bernoulli(
     dtype: DType = f32,
     modifier: int = 0,
 ) -> Tensor:
-    """1 with probability `prob`, else 0."""
-    return _draw(
-        graph, "Bernoulli", seed, modifier, shape, {"prob": float(prob)}, prog, name, dtype
-    )
-
-
-def dropout(
-    graph: Graph,
-    seed: Tensor | int,
-    x: Tensor,
-    keep: float,
-    scale: float,
-    prog: program.Sequence,
-    name: str = "",
-    *,
-    modifier: int = 0,
-) -> Tensor:
-    """x * scale with probability `keep`, else 0."""
-    state = {"keep": float(keep), "scale": float(scale)}
-    return _draw(graph, "Dropout", seed, modifier, x.shape, state, prog, name, x.dtype, x)
-
-
-def _draw(
-    graph: Graph,
-    kind: str,
-    seed: Tensor | int,
-    modifier: int,
-    shape: Sequence[int],
-    state: Mapping[str, object],
-    prog: program.Sequence,
-    name: str,
-    dtype: DType,
-    x: Tensor | None = None,
-) -> Tensor:
-    name = name or kind.lower()
-    out = fresh(graph, dtype, tuple(shape), name)
-    if prod(out.shape) == 0:
-        return out
-    words = seed_tensor(graph, seed, f"{name}/seed") if isinstance(seed, int) else seed
-    flat = out.flatten()
-    work = split_work(mapping_of(graph, flat), out.numel, out.numel)
-    n = len(work.tile)
-    block = work.begin // 4
-    edges = {
-        "out": Edges.flat(flat, work.begin, work.end),
-        "seed": Edges.whole(words.flatten(), n),
-    }
-    if x is not None:
-        edges["x"] = Edges.flat(x.flatten(), work.begin, work.end)
-    counters = {
-        "base": (block & 0xFFFFFFFF).astype(np.uint32),
-        "base_high": (block >> 32).astype(np.uint32),
-        "modifier": modifier & 0xFFFFFFFF,
-    }
-    codelet = f"poprand::{kind}<{dtype.name}>"
-    cs = graph.add_compute_set(name)
-    graph.add_vertices(cs, codelet, work.tile, edges, {**counters, **state}, name=name)
-    prog.add(program.Execute(cs))
-    return out
+    """1 with probability `prob`, else 0, in any type."""
+    need(0 <= prob <= 1, f"bernoulli with the probability {prob}")
+    state = {"prob": float(prob)}
+    return draw(graph, like, Request("Bernoulli", state, dtype, seed, modifier, name), prog)

@@ -109,7 +109,7 @@ def test_random(dtype: DType) -> None:
     s = Setting()
     seed = s.graph.add_variable(u32, (2,), "seed", mapping=0)
     master = s.input(np.array([7, 9], np.uint32), u32)
-    poprand.set_seed(s.graph, seed, master, 0, s.prog)
+    poprand.set_seed(s.graph, master, 0, s.prog, out=seed)
     x = poprand.log_uniform(s.graph, seed, (4000,), 0.01, 100, s.prog, dtype=dtype)
     ones = s.input(np.ones((50, 6), dtype.numpy), dtype)
     kept = poprand.shaped_dropout(s.graph, seed, ones, (50, 1), 0.5, 2, s.prog)
