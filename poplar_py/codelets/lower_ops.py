@@ -9,9 +9,6 @@ from typing import Any
 
 from poplar_py.codelets import build
 from poplar_py.codelets.codelet_ir import BOOL, TRAPPING, Expr, Stmt, Ty, walk_expr
-from poplar_py.codelets.language_names import (
-    TYPE_NAMES,
-)
 from poplar_py.codelets.lower_expr import (
     HANDLERS,
     as_operand,
