@@ -24,6 +24,7 @@ from poplar_py.poplin.create import (
     create_mat_mul_input_lhs,
     create_mat_mul_input_rhs,
     create_weights,
+    pre_arrange_mat_mul_input_rhs,
 )
 from poplar_py.poplin.epilogue import Epilogue, supports_epilogue
 from poplar_py.poplin.flops import (
@@ -44,6 +45,12 @@ from poplar_py.poplin.gradients import (
     fully_connected_weight_update,
 )
 from poplar_py.poplin.matmul import create_mat_mul_input, mat_mul
+from poplar_py.poplin.multi import (
+    ConvolutionArgs,
+    multi_convolution,
+    multi_create_input,
+    multi_create_weights,
+)
 from poplar_py.poplin.names import (
     add_bias,
     convolution_with_output,
@@ -52,7 +59,6 @@ from poplar_py.poplin.names import (
     mat_mul_grouped,
     mat_mul_grouped_acc,
     mat_mul_grouped_with_output,
-    mat_mul_report_plan,
     mat_mul_with_output,
     meshgrid2d,
     transpose_grouped_matrix,
@@ -73,6 +79,15 @@ from poplar_py.poplin.norms import (
 from poplar_py.poplin.params import ConvForm
 from poplar_py.poplin.place import TileRange
 from poplar_py.poplin.plan import plan_report, plans
+from poplar_py.poplin.planning import (
+    MatMulParams,
+    PlanningCache,
+    mat_mul_report_plan,
+    preplan,
+    preplan_mat_muls,
+    report_plan_estimated_costs,
+    report_plan_info,
+)
 from poplar_py.poplin.solve import (
     cholesky,
     lu_factorization,
@@ -83,10 +98,13 @@ from poplar_py.poplin.solve import (
 __all__ = [
     "ConvForm",
     "ConvParams",
+    "ConvolutionArgs",
     "Epilogue",
     "FullyConnectedParams",
     "InputTransform",
+    "MatMulParams",
     "OutputTransform",
+    "PlanningCache",
     "TileRange",
     "add_bias",
     "calculate_weight_deltas",
@@ -127,6 +145,9 @@ __all__ = [
     "mat_mul_report_plan",
     "mat_mul_with_output",
     "meshgrid2d",
+    "multi_convolution",
+    "multi_create_input",
+    "multi_create_weights",
     "norm_gradients",
     "norm_param_gradients",
     "norm_statistics",
@@ -135,7 +156,12 @@ __all__ = [
     "normalise",
     "plan_report",
     "plans",
+    "pre_arrange_mat_mul_input_rhs",
+    "preplan",
+    "preplan_mat_muls",
     "qr_factorization",
+    "report_plan_estimated_costs",
+    "report_plan_info",
     "supports_epilogue",
     "transpose_grouped_matrix",
     "transpose_params",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import Graph, Mapping
-from poplar_py.poplar.program import Sequence
+from poplar_py.poplar.program import Copy, Sequence
 from poplar_py.poplin.blocks import base_of
 from poplar_py.poplin.convolution import convolution
 from poplar_py.poplin.created import note_stream, note_tiles, shared_tiles
@@ -42,6 +42,7 @@ __all__ = [
     "create_mat_mul_input_lhs",
     "create_mat_mul_input_rhs",
     "create_weights",
+    "pre_arrange_mat_mul_input_rhs",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -66,6 +67,18 @@ def create_mat_mul_input_rhs(
     `mat_mul` reads it where it lies. Raises ShapeError when the two cannot be multiplied.
     """
     return _mat_mul_operand(graph, dtype, tuple(a), tuple(b), name, left=False)
+
+
+def pre_arrange_mat_mul_input_rhs(
+    graph: Graph, a: Items[int], b: Tensor, prog: Sequence, name: str = "arranged"
+) -> Tensor:
+    """b [.., K, N] copied to where products with [.., M, K] (shape a) read it in place.
+
+    Worth it when several products share b, or one in a loop. Raises ShapeError.
+    """
+    out = create_mat_mul_input_rhs(graph, b.dtype, a, b.shape, name)
+    prog.add(Copy(b, out))
+    return out
 
 
 def create_mat_mul_grouped_input_lhs(
@@ -165,7 +178,9 @@ def _sixteens(n: int) -> tuple[int, ...]:
 
 
 # ---------------------------------------------------------------------- convolutions
-def create_input(graph: Graph, params: ConvParams, name: str = "input") -> Tensor:
+def create_input(
+    graph: Graph, params: ConvParams, name: str = "input", *, tiles: TileRange | None = None
+) -> Tensor:
     """A variable [N, C, *field] for `convolution` with `params`.
 
     Blocks of 16 channels are read where they lie; a few channels or other types than f32 and f16
@@ -175,7 +190,7 @@ def create_input(graph: Graph, params: ConvParams, name: str = "input") -> Tenso
     shape = full.input_shape()
     if 0 in (*shape, *full.weights_shape(), *full.output_shape()):
         return graph.add_variable(full.input_type, shape, name, mapping="linear")
-    tiles = shared_tiles(graph, _product(full), "input")
+    tiles = tiles or shared_tiles(graph, _product(full), "input")
     trial = Graph(graph.target)
     base, view = add_blocked(trial, full.input_type, shape, "input")
     trial.set_tile_mapping(base, 0)
@@ -223,7 +238,9 @@ def _rows_of_planes(
     return view.reshape(params.input_shape())
 
 
-def create_weights(graph: Graph, params: ConvParams, name: str = "weights") -> Tensor:
+def create_weights(
+    graph: Graph, params: ConvParams, name: str = "weights", *, tiles: TileRange | None = None
+) -> Tensor:
     """A variable [groups, O, I, *kernel] for `convolution` with `params`.
 
     The vertices of the convolution read it where it lies; a kernel that is truncated or flipped is
@@ -235,7 +252,7 @@ def create_weights(graph: Graph, params: ConvParams, name: str = "weights") -> T
     changed = any((*t.truncation_lower, *t.truncation_upper, *t.flip))
     if changed or 0 in (*full.input_shape(), *shape, *full.output_shape()):
         return graph.add_variable(dtype, shape, name, mapping="linear")
-    tiles = shared_tiles(graph, _product(full), "weights")
+    tiles = tiles or shared_tiles(graph, _product(full), "weights")
     trial = Graph(graph.target)
     x = trial.add_variable(dtype, full.input_shape(), "x", mapping=0)
     weights = trial.add_variable(dtype, shape, "w", mapping=0)

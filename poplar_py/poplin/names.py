@@ -10,7 +10,6 @@ from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar.program import Copy
 from poplar_py.poplin.convolution import convolution
 from poplar_py.poplin.matmul import mat_mul
-from poplar_py.poplin.plan import plan_report
 from poplar_py.popops.elementwise import map_in_place
 from poplar_py.types import DType, f32
 
@@ -28,7 +27,6 @@ __all__ = [
     "mat_mul_grouped",
     "mat_mul_grouped_acc",
     "mat_mul_grouped_with_output",
-    "mat_mul_report_plan",
     "mat_mul_with_output",
     "meshgrid2d",
     "transpose_grouped_matrix",
@@ -95,11 +93,6 @@ def mat_mul_grouped_acc(
     """c [G, M, N] += scale * (a b), in place."""
     _grouped(a, b, c)
     mat_mul_acc(graph, c, scale, a, b, prog, name)
-
-
-def mat_mul_report_plan(graph: Graph) -> str:
-    """The plans of the graph's products and convolutions so far, as text."""
-    return plan_report(graph)
 
 
 def transpose_grouped_matrix(t: Tensor) -> Tensor:
