@@ -51,8 +51,8 @@ Types
     f16 f32 f64 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool; short vectors `f32x16` = `Vec[f32, 16]`
     (any element type, 2 to 64 lanes), also by Poplar's names `float2 half4 int2 uint2 ...`;
     `half` and `unsigned` are f16 and u32. Literals take the type of the other operand; alone they
-    are i32 and f32. Mixed ints: the wider one, signed at equal width. Int with float: the float type.
-    f16 or bf16 with f32: f32. f16 and bf16 round once per operation. Ints wrap. Index expressions
+    are i32 and f32. Mixed ints: the wider one, signed at equal width. Int with float: the float
+    type. f16 or bf16 with f32: f32. f16 and bf16 round once per operation. Ints wrap. Index expressions
     are exact (64 bits, no wrap). `f32(x)`, `cast(x, T)` convert: float to int saturates, NaN gives
     0, to f16 and bf16 round to nearest even. `bitcast(x, u32)` reinterprets. All of it works on
     vectors too, lane by lane.
@@ -64,6 +64,7 @@ Statements
     while, break, continue, return, pass, if / elif / else; `a if c else b`; and, or, not (short
     circuit). `if` on a compile-time value is folded: the dead branch is not even typed.
     match x: case 1 | 2: ... case Kind.ADD: ... case _: (values only; guards are possible)
+    Operands are evaluated from left to right, as in Python; the links of a chain one by one.
     x = e, x: f32 = e, x += e, x, y = a, b; a local has one type for good. Locals in CAPITALS, and
     locals that hold a known int, are compile-time values.
     acc = array(f32x16, 28): a zeroed local array. With compile-time indices everywhere it lives

@@ -9,6 +9,7 @@ from poplar_py.codelets.codelet_ir import Expr, Stmt, Ty, walk_stmts
 from poplar_py.codelets.lower_expr import (
     as_operand,
     lower_expr,
+    lower_values,
 )
 from poplar_py.codelets.lowering import (
     MAX_INLINE_DEPTH,
@@ -81,7 +82,7 @@ def _bind_arguments(low: Lowering, node: ast.Call, helper: Helper, frame: Frame)
     least = len(params) - len(spec.defaults)
     if not least <= len(node.args) <= len(params):
         raise low.fail(node, f"{helper.node.name} wants {len(params)} arguments")
-    values = [lower_expr(low, a) for a in node.args]
+    values = lower_values(low, node.args)
     values += [lower_expr(low, d) for d in spec.defaults[len(node.args) - least :]]
     nodes = [*node.args, *spec.defaults[len(node.args) - least :]]
     for param, value, at in zip(params, values, nodes, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from poplar_py.codelets import build
 from poplar_py.codelets.codelet_ir import I32, Expr, Stmt, Ty, walk_expr
@@ -47,6 +47,8 @@ __all__ = [
     "index_expr",
     "lower_expr",
     "lower_operands",
+    "lower_values",
+    "pin",
     "read_local",
     "rvalue",
     "to_ref",
@@ -114,19 +116,36 @@ def _describe(value: Value) -> str:
 
 
 def lower_operands(low: Lowering, nodes: Sequence[ast.expr]) -> list[build.Operand]:
-    """Operands in order. What comes before a helper call with effects is evaluated before it."""
-    done: list[build.Operand] = []
+    """Numbers in order. What comes before a helper call with effects is evaluated before it."""
+    return _in_order(low, nodes, rvalue)
+
+
+def lower_values(low: Lowering, nodes: Sequence[ast.expr]) -> list[Value]:
+    """As `lower_operands`, for values of every kind."""
+    return _in_order(low, nodes, lower_expr)
+
+
+_V = TypeVar("_V")
+
+
+def _in_order(
+    low: Lowering, nodes: Sequence[ast.expr], lower: Callable[[Lowering, ast.expr], _V]
+) -> list[_V]:
+    done: list[_V] = []
     for node in nodes:
         mark = len(low.out)
-        value = rvalue(low, node)
+        value = lower(low, node)
         if len(low.out) > mark:
-            done = [_pin(low, v, mark) for v in done]
+            done = [cast(_V, pin(low, v, mark)) for v in done]
         done.append(value)
     return done
 
 
-def _pin(low: Lowering, value: build.Operand, mark: int) -> build.Operand:
-    if not isinstance(value, Expr) or not any(e.op in _CHANGES for e in walk_expr(value)):
+def pin(low: Lowering, value: _V, mark: int) -> _V | Expr:
+    """The value as it was before statement `mark`: kept in a local if it could have changed."""
+    if not isinstance(value, Expr) or value.ty.ref:
+        return value
+    if not any(e.op in _CHANGES for e in walk_expr(value)):
         return value
     name = low.fresh("t")
     low.out.insert(mark, Stmt("assign", (value,), (name,), line=low.line))
@@ -331,7 +350,7 @@ def _math_name(low: Lowering, node: ast.Attribute) -> Value:
 
 
 def _tuple(low: Lowering, node: ast.Tuple | ast.List) -> Value:
-    return tuple(lower_expr(low, item) for item in node.elts)
+    return tuple(lower_values(low, node.elts))
 
 
 # ---------------------------------------------------------------- subscripts and calls

@@ -15,6 +15,7 @@ from poplar_py.codelets.lower_expr import (
     condition,
     lower_expr,
     lower_operands,
+    lower_values,
     rvalue,
 )
 from poplar_py.codelets.lowering import (
@@ -169,17 +170,23 @@ def _unaryop(low: Lowering, node: ast.UnaryOp) -> Value:
 
 
 def _compare(low: Lowering, node: ast.Compare) -> Value:
-    values = [lower_expr(low, n) for n in (node.left, *node.comparators)]
-    result: build.Operand | None = None
-    nodes = (node.left, *node.comparators)
-    for k, op_node in enumerate(node.ops):
-        op = _COMPARE.get(type(op_node))
-        if op is None:
-            raise low.fail(node, "this comparison is not in the vertex language")
-        term = _compare_two(low, node, op, (nodes[k], values[k]), (nodes[k + 1], values[k + 1]))
-        result = term if result is None else logical(low, node, "and", [result, term])
-    assert result is not None
-    return result
+    """A comparison; of a chain, what comes after a false link is not evaluated."""
+    op = _COMPARE.get(type(node.ops[0]))
+    if op is None:
+        raise low.fail(node, "this comparison is not in the vertex language")
+    nodes = (node.left, node.comparators[0])
+    left, right = lower_values(low, nodes)
+    chained = len(node.ops) > 1
+    if chained and isinstance(right, Expr) and right.op != "const" and not right.ty.ref:
+        right = low.temp(right)
+    first = _compare_two(low, node, op, (nodes[0], left), (nodes[1], right))
+    if not chained:
+        return first
+    name = low.fresh("link")
+    low.frame.names[name] = right
+    link = ast.copy_location(ast.Name(id=name, ctx=ast.Load()), nodes[1])
+    rest = ast.Compare(left=link, ops=node.ops[1:], comparators=node.comparators[1:])
+    return _and_then(low, node, "and", first, ast.copy_location(rest, node))
 
 
 def _compare_two(
@@ -212,29 +219,32 @@ def _plain(value: Value) -> Value:
 
 def _boolop(low: Lowering, node: ast.BoolOp) -> Value:
     op = "and" if isinstance(node.op, ast.And) else "or"
-    result: Value = op == "and"
-    for item in node.values:
-        known = compile_time(result)
-        if known is not None and bool(known) == (op == "or"):
-            return bool(known)
-        if known is not None:
-            result = _truth(low, item)
-            continue
-        assert isinstance(result, Expr)
-        saved, low.out = low.out, []
-        term = _truth(low, item)
-        inner, low.out = low.out, saved
-        if not inner:
-            result = logical(low, node, op, [result, term])
-            continue
-        name = low.fresh("b")
-        local = Expr("local", BOOL, (), (name,))
-        low.emit(Stmt("assign", (result,), (name,)))
-        inner.append(Stmt("assign", (build.as_expr(term),), (name,), line=low.line))
-        test = local if op == "and" else build.logical_not(local)
-        low.emit(Stmt("if", (test,), (), inner))
-        result = local
+    result = _truth(low, node.values[0])
+    for item in node.values[1:]:
+        result = _and_then(low, node, op, result, item)
     return result
+
+
+def _and_then(
+    low: Lowering, node: ast.AST, op: str, first: build.Operand, item: ast.expr
+) -> build.Operand:
+    """`first` and/or `item`, whose statements run only where they are needed."""
+    known = compile_time(first)
+    if known is not None:
+        return bool(known) if bool(known) == (op == "or") else _truth(low, item)
+    assert isinstance(first, Expr)
+    saved, low.out = low.out, []
+    term = _truth(low, item)
+    inner, low.out = low.out, saved
+    if not inner:
+        return logical(low, node, op, [first, term])
+    name = low.fresh("b")
+    local = Expr("local", BOOL, (), (name,))
+    low.emit(Stmt("assign", (first,), (name,)))
+    inner.append(Stmt("assign", (build.as_expr(term),), (name,), line=low.line))
+    test = local if op == "and" else build.logical_not(local)
+    low.emit(Stmt("if", (test,), (), inner))
+    return local
 
 
 def _truth(low: Lowering, node: ast.expr) -> build.Operand:

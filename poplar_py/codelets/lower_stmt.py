@@ -17,6 +17,7 @@ from poplar_py.codelets.lower_expr import (
     field_ref,
     index_expr,
     lower_expr,
+    pin,
     rvalue,
     type_value,
 )
@@ -220,18 +221,22 @@ def _assign_attribute(
 def _assign_subscript(
     low: Lowering, target: ast.Subscript, value: build.Operand, at: ast.expr
 ) -> None:
+    mark = len(low.out)
     base = lower_expr(low, target.value)
     if isinstance(base, ArrayRef):
         _no_silent_float(low, at, value, base.ty)
-        stored = build.cast(build.as_expr(value, base.ty), base.ty)
         index = array_index(low, base, target.slice)
+        value = pin(low, value, mark) if len(low.out) > mark else value
+        stored = build.cast(build.as_expr(value, base.ty), base.ty)
         low.emit(Stmt("astore", (index, stored), (base.name,)))
         return
     if isinstance(base, FieldRef) and base.field.rank < 2:
         base = field_ref(base)
     if not isinstance(base, Expr) or not base.ty.ref:
         raise low.fail(target, "this cannot be assigned to", "use insert() for vector lanes")
-    _store(low, target, base, element_index(low, target.slice), value, at)
+    index = element_index(low, target.slice)
+    value = pin(low, value, mark) if len(low.out) > mark else value
+    _store(low, target, base, index, value, at)
 
 
 def _store(

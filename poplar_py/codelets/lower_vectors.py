@@ -14,6 +14,7 @@ from poplar_py.codelets.lower_expr import (
     index_expr,
     lower_expr,
     lower_operands,
+    pin,
     rvalue,
     to_ref,
     type_value,
@@ -99,7 +100,10 @@ def _load_raw(low: Lowering, node: ast.Call) -> Value:
 def _store_array(low: Lowering, node: ast.Call, array: ArrayRef, lanes: int | None) -> None:
     if len(node.args) > 3:
         raise low.fail(node, "an array is stored by whole vectors")
-    index, value = index_expr(low, node.args[1]), build.as_expr(rvalue(low, node.args[2]))
+    index = index_expr(low, node.args[1])
+    mark = len(low.out)
+    value = build.as_expr(rvalue(low, node.args[2]))
+    index = pin(low, index, mark) if len(low.out) > mark else index
     if value.ty.dtype.is_float and not array.ty.dtype.is_float:
         raise low.fail(node.args[2], f"{value.ty} stored in an array of {array.ty}")
     stored = build.cast(value, Ty(array.ty.dtype, lanes or value.ty.lanes))
@@ -116,7 +120,9 @@ def _store_lanes(low: Lowering, node: ast.Call, lanes: int | None) -> Value:
     ref = to_ref(low, node.args[0])
     check_writable(low, node.args[0], ref)
     index = index_expr(low, node.args[1])
+    mark = len(low.out)
     value = rvalue(low, node.args[2])
+    index = pin(low, index, mark) if len(low.out) > mark else index
     try:
         stored = build.store_value(ref, value, lanes)
     except PoplarPyError as error:

@@ -331,3 +331,76 @@ class Search(Vertex):
     )
     row = {"out": np.zeros(5, np.int32), "x": np.array([3, 0, 4], np.int32)}
     assert run_codelet(codelet, row, checked=checked)["out"].tolist() == [1, -1, -1, 0, 2]
+
+
+def test_order_of_evaluation(checked) -> None:
+    """Left to right, links of a chain one by one, an index after the value: as Python does."""
+    body = """
+        self.out[0] = self.s + self.bump(1)
+        self.out[1] = i32(self.s * 2 < self.bump(10) < self.bump(100))
+        self.out[2] = self.add(self.s, self.bump(1000))
+        self.out[self.bump(1) % 8] = self.s
+        self.out[4] = i32(0 < self.s and self.bump(5) < 0 and self.bump(7) > 0)
+        a, b = self.s, self.bump(3)
+        self.out[5] = a * 7 + b
+        self.out[6] = self.s
+"""
+    codelet = compile_one(
+        f"""
+@vertex
+class Order(Vertex):
+    out: Output[Vector[i32]]
+    s: i32
+    def bump(self, n):
+        self.s = self.s + n
+        return self.s
+    def add(self, a, b):
+        return a * 3 + b
+    def compute(self):
+{body}
+""",
+        "Order",
+    )
+
+    class Account:
+        def __init__(self):
+            self.s, self.out = 3, [0] * 8
+
+        def bump(self, n):
+            self.s += n
+            return self.s
+
+        def add(self, a, b):
+            return a * 3 + b
+
+    me = Account()
+    exec("\n".join(line.strip() for line in body.splitlines()), {"self": me, "i32": int})
+    row = {"out": np.zeros(8, np.int32), "s": np.array([3], np.int32)}
+    result = run_codelet(codelet, row, checked=checked)
+    assert result["out"].tolist() == [int(v) for v in me.out]
+    assert result["s"][0] == me.s
+
+
+def test_known_ints_keep_their_types(checked) -> None:
+    """What folds at compile time wraps and compares as it would at run time."""
+    codelet = compile_one(
+        """
+@vertex
+class Known(Vertex):
+    out: Output[Vector[i64]]
+    def compute(self):
+        a = u64(18446744073709551615)
+        b = u8(200)
+        self.out[0] = i64(a * u64(3))
+        self.out[1] = i64(b + u8(100))
+        self.out[2] = i64(u16(2) < i8(-128))
+        self.out[3] = i64(clz(max(b, u8(3))))
+        self.out[4] = i64(i8(-128) * i8(17))
+        self.out[5] = i64(u64(6148914691236517205) << u64(5))
+        self.out[6] = i64(popcount(7) + clz(1))
+""",
+        "Known",
+    )
+    out = run_codelet(codelet, {"out": np.zeros(7, np.int64)}, checked=checked)["out"]
+    wrapped = (6148914691236517205 << 5) % (1 << 64)
+    assert out.tolist() == [-3, 44, 1, 0, -128, wrapped - (1 << 64), 3 + 31]
