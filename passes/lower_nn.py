@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from poplar_py import poplin, popnn
@@ -199,55 +200,29 @@ def lower_avg_pool(ctx: LowerContext, op: ops.AvgPool) -> None:
     ctx.set(op.result, out)
 
 
-@rule("nn.lstm")
-def lower_lstm(ctx: LowerContext, op: ops.Lstm) -> None:
-    found = popnn.lstm(
-        ctx.graph,
-        ctx.tensor(op.x),
-        ctx.operand(op.w),
-        ctx.operand(op.r),
-        None if op.bias is None else ctx.tensor(op.bias),
-        ctx.tensor(op.h0),
-        ctx.tensor(op.c0),
-        ctx.prog,
-        ctx.name(op),
-        reverse=op.reverse,
-    )
+def _recurrent(
+    ctx: LowerContext, op: Any, run: Callable[..., tuple[Tensor, ...]], **options: Any
+) -> None:
+    """A layer of popnn over the op's x, w, r, bias and first states."""
+    x, w, r = ctx.tensor(op.x), ctx.operand(op.w), ctx.operand(op.r)
+    bias = None if op.bias is None else ctx.tensor(op.bias)
+    states = [ctx.tensor(s) for s in ((op.h0, op.c0) if run is popnn.lstm else (op.h0,))]
+    name, reverse = ctx.name(op), op.reverse
+    found = run(ctx.graph, x, w, r, bias, *states, ctx.prog, name, reverse=reverse, **options)
     for result, tensor in zip(op.results, found, strict=True):
         ctx.set(result, tensor)
+
+
+@rule("nn.lstm")
+def lower_lstm(ctx: LowerContext, op: ops.Lstm) -> None:
+    _recurrent(ctx, op, popnn.lstm)
 
 
 @rule("nn.gru")
 def lower_gru(ctx: LowerContext, op: ops.Gru) -> None:
-    found = popnn.gru(
-        ctx.graph,
-        ctx.tensor(op.x),
-        ctx.operand(op.w),
-        ctx.operand(op.r),
-        None if op.bias is None else ctx.tensor(op.bias),
-        ctx.tensor(op.h0),
-        ctx.prog,
-        ctx.name(op),
-        reverse=op.reverse,
-        linear_before_reset=op.linear_before_reset,
-    )
-    for result, tensor in zip(op.results, found, strict=True):
-        ctx.set(result, tensor)
+    _recurrent(ctx, op, popnn.gru, linear_before_reset=op.linear_before_reset)
 
 
 @rule("nn.rnn")
 def lower_rnn(ctx: LowerContext, op: ops.Rnn) -> None:
-    found = popnn.rnn(
-        ctx.graph,
-        ctx.tensor(op.x),
-        ctx.operand(op.w),
-        ctx.operand(op.r),
-        None if op.bias is None else ctx.tensor(op.bias),
-        ctx.tensor(op.h0),
-        ctx.prog,
-        ctx.name(op),
-        reverse=op.reverse,
-        activation=op.activation,
-    )
-    for result, tensor in zip(op.results, found, strict=True):
-        ctx.set(result, tensor)
+    _recurrent(ctx, op, popnn.rnn, activation=op.activation)

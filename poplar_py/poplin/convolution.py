@@ -246,12 +246,7 @@ def _scattered_points(
     places = range(rank)
     back = [1 + i for i in places], [rank + 1], [rank + 2 + i for i in places]
     if epilogue is not None:
-        # [N, O, H k, ...] as [N, k, ..., O, H, ...]
-        split = (n, outputs, *(m for i in places for m in (spatial[i], steps[i])))
-        gather = (0, *(3 + 2 * i for i in places), 1, *(2 + 2 * i for i in places))
-        whole = (n, taps * outputs, *spatial)
-        views = [t.reshape(split).dim_shuffle(gather).reshape(whole) for t in epilogue.tensors]
-        epilogue = Epilogue(epilogue.expr, tuple(views))
+        epilogue = _at_points(epilogue, steps)
     out = convolution(
         graph,
         x,
@@ -268,6 +263,20 @@ def _scattered_points(
     perm = (0, *back[1], *(axis for i in places for axis in (back[2][i], back[0][i])))
     final = tuple(s * m for s, m in zip(steps, spatial, strict=True))
     return apart.dim_shuffle(perm).reshape((n, outputs, *final))
+
+
+def _at_points(epilogue: Epilogue, steps: Items[int]) -> Epilogue:
+    """Tensors [N, O, H k, ...] of an epilogue as those of the points, [N, k ... O, H, ...]."""
+    rank = len(steps)
+    gather = (0, *(3 + 2 * i for i in range(rank)), 1, *(2 + 2 * i for i in range(rank)))
+    views: list[Tensor] = []
+    for t in epilogue.tensors:
+        n, outputs, *sizes = t.shape
+        spatial = [size // k for size, k in zip(sizes, steps, strict=True)]
+        pairs = (m for pair in zip(spatial, steps, strict=True) for m in pair)
+        apart = t.reshape((n, outputs, *pairs)).dim_shuffle(gather)
+        views.append(apart.reshape((n, prod(steps) * outputs, *spatial)))
+    return Epilogue(epilogue.expr, tuple(views))
 
 
 def backward_weights(w: Operand, params: ConvParams | ConvForm) -> Operand:

@@ -8,9 +8,10 @@ window covers, without those in the padding.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,45 +65,86 @@ def max_pool(
     With `indices` also the i32 position of the first winner, row-major inside its [*in] block.
     """
     name = name or "max_pool"
-    spatial = params.out_sizes(x.shape[2:])
-    shape = (*x.shape[:2], *spatial)
+    shape = (*x.shape[:2], *params.out_sizes(x.shape[2:]))
     if prod(shape) == 0:
         return fresh(graph, x.dtype, shape, name), fresh(graph, i32, shape, name)
-    images = None if indices else batch_lanes(graph, x)
-    if images is not None:
-        out, _ = max_pool(graph, images, params, prog, name)
-        return images_of_lanes(out, x.shape[0]), None
-    parts = [] if indices else _joined_parts(graph, x)
-    if parts:
-        pooled = [
-            max_pool(graph, part, params, prog, f"{name}/{i}")[0] for i, part in enumerate(parts)
-        ]
-        return concat(pooled, 1), None
-    blocks = None if indices else _blocks(graph, x)
-    if blocks is None and not indices and _planar(params):
-        return _plane_pool(graph, x, params, shape, prog, name), None
+    if indices:
+        return _max_with_index(graph, x, params, shape, prog, name)
+    return _max(graph, x, params, prog, name), None
+
+
+def _max(graph: Graph, x: Tensor, params: PoolParams, prog: program.Sequence, name: str) -> Tensor:
+    """The largest elements alone, by the kernels that suit the layout of x."""
+    found = _by_parts(graph, x, lambda part, label: _max(graph, part, params, prog, label), name)
+    if found is not None:
+        return found
+    shape = (*x.shape[:2], *params.out_sizes(x.shape[2:]))
+    blocks = _blocks(graph, x)
+    if blocks is None and _planar(params):
+        return _plane_pool(graph, x, params, shape, prog, name)
     if blocks is not None:
-        out = body_pool(graph, blocks, params, shape, prog, name)
-        if out is not None:
-            return out, None
+        found = body_pool(graph, blocks, params, shape, prog, name)
+        if found is not None:
+            return found
     work = plan_pool(x, blocks, params)
-    tile = pool_tiles(graph, work)
-    out, flat, begin = _output(graph, x, work, shape, tile, blocks is not None, name)
-    edges = pool_edges(work, flat, begin)
     kernel = params.kernel[-1] if params.kernel[-1] <= 3 else 0
     codelet = f"popnn::MaxPool<{x.dtype.name},{work.lanes},{kernel}>"
-    where: Tensor | None = None
-    if indices:
-        codelet = f"popnn::MaxPoolIndex<{x.dtype.name}>"
-        size = work.count * work.lanes
-        mapping = interval_mapping(size, tile)
-        where = graph.add_variable(i32, shape, f"{name}/index", mapping=mapping)
-        edges["index"] = Edges.flat(where.flatten(), begin, begin + size)
-        edges["rows"] = _row_starts(graph, work, x.shape[-1], name)
+    state = pool_state(work, params)
+    return _add_pool(graph, x, work, shape, codelet, state, prog, name)
+
+
+def _max_with_index(
+    graph: Graph,
+    x: Tensor,
+    params: PoolParams,
+    shape: tuple[int, ...],
+    prog: program.Sequence,
+    name: str,
+) -> tuple[Tensor, Tensor]:
+    """The largest elements and their positions, element by element."""
+    work = plan_pool(x, None, params)
+    tile = pool_tiles(graph, work)
+    out, flat, begin = _output(graph, x, work, shape, tile, name)
+    mapping = interval_mapping(work.count, tile)
+    where = graph.add_variable(i32, shape, f"{name}/index", mapping=mapping)
+    edges = pool_edges(work, flat, begin)
+    edges["index"] = Edges.flat(where.flatten(), begin, begin + work.count)
+    edges["rows"] = _row_starts(graph, work, x.shape[-1], name)
     cs = graph.add_compute_set(name)
+    codelet = f"popnn::MaxPoolIndex<{x.dtype.name}>"
     graph.add_vertices(cs, codelet, tile, edges, pool_state(work, params), name=name)
     prog.add(program.Execute(cs))
     return out, where
+
+
+def _by_parts(
+    graph: Graph, x: Tensor, pool: Callable[[Tensor, str], Tensor], name: str
+) -> Tensor | None:
+    """`pool` of x as blocks of images or as the blocked activations it joins; None for others."""
+    images = batch_lanes(graph, x)
+    if images is not None:
+        return images_of_lanes(pool(images, name), x.shape[0])
+    parts = _joined_parts(graph, x)
+    return concat([pool(p, f"{name}/{i}") for i, p in enumerate(parts)], 1) if parts else None
+
+
+def _add_pool(
+    graph: Graph,
+    x: Tensor,
+    work: PoolWork,
+    shape: tuple[int, ...],
+    codelet: str,
+    state: dict[str, Any],
+    prog: program.Sequence,
+    name: str,
+) -> Tensor:
+    """A step with the vertices of a plan; its result."""
+    tile = pool_tiles(graph, work)
+    out, flat, begin = _output(graph, x, work, shape, tile, name)
+    cs = graph.add_compute_set(name)
+    graph.add_vertices(cs, codelet, tile, pool_edges(work, flat, begin), state, name=name)
+    prog.add(program.Execute(cs))
+    return out
 
 
 def _row_starts(graph: Graph, work: PoolWork, width: int, name: str) -> Edges:
@@ -128,38 +170,29 @@ def avg_pool(
     for the last `extra[i]` elements of the end pads.
     """
     name = name or "avg_pool"
-    spatial = params.out_sizes(x.shape[2:])
-    shape = (*x.shape[:2], *spatial)
+    shape = (*x.shape[:2], *params.out_sizes(x.shape[2:]))
     if prod(shape) == 0:
         return fresh(graph, x.dtype, shape, name)
     if params.kernel == tuple(x.shape[2:]) and not any(params.pads):
         return _global_mean(graph, x, prog, name)
 
-    def pool(part: Tensor, name: str) -> Tensor:
-        return avg_pool(
-            graph, part, params, prog, name, count_include_pad=count_include_pad, extra=extra
-        )
-
-    images = batch_lanes(graph, x)
-    if images is not None:
-        return images_of_lanes(pool(images, name), x.shape[0])
-    parts = _joined_parts(graph, x)
-    if parts:
-        return concat([pool(part, f"{name}/{i}") for i, part in enumerate(parts)], 1)
-    blocks = _blocks(graph, x)
-    work = plan_pool(x, blocks, params)
-    tile = pool_tiles(graph, work)
-    out, flat, begin = _output(graph, x, work, shape, tile, blocks is not None, name)
-    edges = pool_edges(work, flat, begin)
-    state = pool_state(work, params)
+    found = _by_parts(
+        graph,
+        x,
+        lambda part, label: avg_pool(
+            graph, part, params, prog, label, count_include_pad=count_include_pad, extra=extra
+        ),
+        name,
+    )
+    if found is not None:
+        return found
+    work = plan_pool(x, _blocks(graph, x), params)
     more = tuple(extra) or (0,) * len(params.kernel)
+    state = pool_state(work, params)
     state |= count_state(work, params, x.shape[2:], count_include_pad, more)
     acc = f64 if x.dtype is f64 else f32
     codelet = f"popnn::AvgPool<{x.dtype.name},{acc.name},{work.lanes}>"
-    cs = graph.add_compute_set(name)
-    graph.add_vertices(cs, codelet, tile, edges, state, name=name)
-    prog.add(program.Execute(cs))
-    return out
+    return _add_pool(graph, x, work, shape, codelet, state, prog, name)
 
 
 def _joined_parts(graph: Graph, x: Tensor) -> list[Tensor]:
@@ -184,6 +217,39 @@ def _planar(params: PoolParams) -> bool:
     return len(params.kernel) <= 2 and params.strides[-1] <= 2
 
 
+@dataclass(frozen=True)
+class _Planes:
+    """Vertices of MaxPoolPlane: `count` output rows of one plane from rows `low` to `high`."""
+
+    plane: Ints
+    count: Ints
+    low: Ints
+    high: Ints
+    top: Ints
+    """input row of the first tap, less `low`"""
+    taps: int
+    stride: int
+    dilation: int
+
+
+def _plan_planes(
+    graph: Graph, planes: int, rows: tuple[int, int], width: int, params: PoolParams
+) -> _Planes:
+    """Some output rows a vertex; `rows`: those of the input and of the output, `width` out."""
+    height, out_height = rows
+    taps, stride, dilation, pad = 1, 1, 1, 0
+    if len(params.kernel) > 1:
+        taps, stride = params.kernel[0], params.strides[0]
+        dilation, pad = params.dilations[0], params.pads[0]
+    share = -(-planes * out_height // graph.num_tiles)
+    step = max(1, min(out_height, share, -(-512 // width)))
+    lo, size = grid_boxes((planes, out_height), (1, step))
+    top = lo[:, 1] * stride - pad
+    low = np.clip(top, 0, height - 1)
+    high = np.clip(top + (size[:, 1] - 1) * stride + (taps - 1) * dilation + 1, low + 1, height)
+    return _Planes(lo[:, 0], size[:, 1], low, high, top - low, taps, stride, dilation)
+
+
 def _plane_pool(
     graph: Graph,
     x: Tensor,
@@ -195,39 +261,28 @@ def _plane_pool(
     """Max pooling of row-major planes: a vertex makes some rows of one plane."""
     height, width = (1, *x.shape[2:])[-2:]
     out_height, out_width = (1, *shape[2:])[-2:]
-    one = len(params.kernel) == 1
-    taps, stride, dilation, pad = (
-        (1, 1, 1, 0)
-        if one
-        else (params.kernel[0], params.strides[0], params.dilations[0], params.pads[0])
-    )
     planes = prod(x.shape[:2])
-    share = -(-planes * out_height // graph.num_tiles)
-    step = max(1, min(out_height, share, -(-512 // out_width)))
-    lo, size = grid_boxes((planes, out_height), (1, step))
-    top = lo[:, 1] * stride - pad
-    low = np.clip(top, 0, height - 1)
-    high = np.clip(top + (size[:, 1] - 1) * stride + (taps - 1) * dilation + 1, low + 1, height)
+    work = _plan_planes(graph, planes, (height, out_height), out_width, params)
     source = x.reshape((planes * height * width,))
-    begin = (lo[:, 0] * height + low) * width
+    begin = (work.plane * height + work.low) * width
     tile = place_near(graph, source, begin)
-    out_size = size[:, 1] * out_width
+    out_size = work.count * out_width
     out_begin = np.cumsum(out_size) - out_size
     out = graph.add_variable(x.dtype, shape, name, mapping=interval_mapping(out_size, tile))
     edges = {
         "out": Edges.flat(out.flatten(), out_begin, out_begin + out_size),
-        "x": Edges.flat(source, begin, begin + (high - low) * width),
+        "x": Edges.flat(source, begin, begin + (work.high - work.low) * width),
     }
     state = {
-        "rows": (high - low).astype(np.int32),
+        "rows": (work.high - work.low).astype(np.int32),
         "width": width,
         "out_width": out_width,
-        "kernel_rows": taps,
+        "kernel_rows": work.taps,
         "kernel": params.kernel[-1],
-        "stride_rows": stride,
-        "dilation_rows": dilation,
+        "stride_rows": work.stride,
+        "dilation_rows": work.dilation,
         "dilation": params.dilations[-1],
-        "top": (top - low).astype(np.int32),
+        "top": work.top.astype(np.int32),
         "off": -params.pads[len(params.kernel) - 1],
     }
     cs = graph.add_compute_set(name)
@@ -258,14 +313,13 @@ def _output(
     work: PoolWork,
     shape: tuple[int, ...],
     tile: npt.NDArray[np.int32],
-    blocked: bool,
     name: str,
 ) -> tuple[Tensor, Tensor, Ints]:
     """The result, its flat memory, and where each vertex's part begins."""
     size = work.count * work.lanes
     begin = np.cumsum(size) - size
     mapping = interval_mapping(size, tile)
-    if blocked:
+    if work.lanes > 1:
         base, view = add_blocked(graph, x.dtype, shape, name, mapping)
         return view, base.flatten(), begin
     out = graph.add_variable(x.dtype, shape, name, mapping=mapping)

@@ -8,6 +8,8 @@ ones run as a Repeat with the step taken from and written to tables by a device 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,6 +26,7 @@ from poplar_py.types import i32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
+    from poplar_py.types import DType
 
 __all__ = ["gru", "lstm", "rnn"]
 
@@ -33,6 +36,8 @@ UNROLL = 3
 Operand = Any
 """A tensor, or an array of a constant, which the products lay out as they want."""
 Step = Callable[["Tensor", "Sequence[Tensor]", program.Sequence], "list[Tensor]"]
+Candidate = Callable[..., "Tensor"]
+"""How a GRU makes its new values: `_new_from_product` or `_new_from_state`."""
 
 
 def _inputs(
@@ -111,6 +116,43 @@ def _repeated(
     return table.tensor.reshape((count, batch, hidden)), held
 
 
+@dataclass(frozen=True)
+class _Cell:
+    """What the steps of a layer share. `turned` are the recurrent weights [H, gates H]; `second`
+    is the bias of their products, where it is one of its own."""
+
+    graph: Graph
+    name: str
+    dtype: DType
+    hidden: int
+    turned: Operand
+    second: Tensor | None = None
+
+    @staticmethod
+    def of(graph: Graph, x: Tensor, r: Operand, name: str, second: Tensor | None = None) -> _Cell:
+        return _Cell(graph, name, x.dtype, r.shape[1], r.transpose(), second)
+
+    def part(self, t: Operand, k: int, width: int = 1) -> Operand:
+        """Gates k to k + width - 1 of something whose last dim holds all gates."""
+        begin, end = k * self.hidden, (k + width) * self.hidden
+        if isinstance(t, np.ndarray):
+            return cast("npt.NDArray[Any]", t)[..., begin:end]
+        return t.slice(begin, end, len(t.shape) - 1)
+
+    def product(self, h: Tensor, w: Operand, body: program.Sequence, label: str) -> Tensor:
+        return mat_mul(self.graph, h, w, body, f"{self.name}/{label}")
+
+    def map(self, text: str, held: Sequence[Tensor], body: program.Sequence, label: str) -> Tensor:
+        return map_expr(self.graph, text, held, body, f"{self.name}/{label}", self.dtype)
+
+    def biased(self, text: str, k: int, held: list[Tensor]) -> str:
+        """`text` plus the second bias of gate k, which joins the operands `held`."""
+        if self.second is None:
+            return text
+        held.append(self.part(self.second, k))
+        return f"add({text},${len(held) - 1})"
+
+
 def lstm(
     graph: Graph,
     x: Tensor,
@@ -126,24 +168,24 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gates i, o, f, c: x [T, B, I], w [4H, I], r [4H, H], bias [4H] -> y [T, B, H], h, c."""
     name = name or "lstm"
-    hidden = r.shape[1]
     gates = _inputs(graph, x, w, bias, prog, name)
-    turned = r.transpose()
-
-    def step(now: Operand, states: Sequence[Tensor], body: program.Sequence) -> list[Tensor]:
-        h, c = states
-        back = mat_mul(graph, h, turned, body, f"{name}/recurrent")
-        a = [now.slice(k * hidden, (k + 1) * hidden, 1) for k in range(4)]
-        b = [back.slice(k * hidden, (k + 1) * hidden, 1) for k in range(4)]
-        keep = "mul(sigmoid(add($0,$1)),$2)"
-        new = f"add({keep},mul(sigmoid(add($3,$4)),tanh(add($5,$6))))"
-        operands = [a[2], b[2], c, a[0], b[0], a[3], b[3]]
-        cell = map_expr(graph, new, operands, body, f"{name}/cell", x.dtype)
-        text = "mul(sigmoid(add($0,$1)),tanh($2))"
-        return [map_expr(graph, text, [a[1], b[1], cell], body, f"{name}/out", x.dtype), cell]
-
-    y, (h, c) = _run(graph, gates, (h0, c0), step, reverse, prog, name)
+    cell = _Cell.of(graph, x, r, name)
+    y, (h, c) = _run(graph, gates, (h0, c0), partial(_lstm_step, cell), reverse, prog, name)
     return y, h, c
+
+
+def _lstm_step(
+    cell: _Cell, now: Operand, states: Sequence[Tensor], body: program.Sequence
+) -> list[Tensor]:
+    h, c = states
+    back = cell.product(h, cell.turned, body, "recurrent")
+    a = [cell.part(now, k) for k in range(4)]
+    b = [cell.part(back, k) for k in range(4)]
+    keep = "mul(sigmoid(add($0,$1)),$2)"
+    new = f"add({keep},mul(sigmoid(add($3,$4)),tanh(add($5,$6))))"
+    c = cell.map(new, [a[2], b[2], c, a[0], b[0], a[3], b[3]], body, "cell")
+    text = "mul(sigmoid(add($0,$1)),tanh($2))"
+    return [cell.map(text, [a[1], b[1], c], body, "out"), c]
 
 
 def gru(
@@ -165,50 +207,61 @@ def gru(
     first = None if bias is None else bias.slice(0, 3 * hidden, 0)
     second = None if bias is None else bias.slice(3 * hidden, 6 * hidden, 0)
     gates = _inputs(graph, x, w, first, prog, name)
-    turned = r.transpose()
-
-    def part(t: Operand, k: int, width: int = 1) -> Operand:
-        begin, end = k * hidden, (k + width) * hidden
-        if isinstance(t, np.ndarray):
-            return cast("npt.NDArray[Any]", t)[..., begin:end]
-        return t.slice(begin, end, len(t.shape) - 1)
-
-    def plus(text: str, k: int, held: list[Tensor]) -> str:
-        if second is None:
-            return text
-        held.append(part(second, k))
-        return f"add({text},${len(held) - 1})"
-
-    def step(now: Operand, states: Sequence[Tensor], body: program.Sequence) -> list[Tensor]:
-        h = states[0]
-        width = 3 if linear_before_reset else 2
-        back = mat_mul(graph, h, part(turned, 0, width=width), body, f"{name}/recurrent")
-        held = [part(now, 1), part(back, 1)]
-        reset = f"sigmoid({plus('add($0,$1)', 1, held)})"
-        if linear_before_reset:
-            held.append(part(back, 2))
-            inner = plus(f"${len(held) - 1}", 2, held)
-            held.append(part(now, 2))
-            text = f"tanh(add(${len(held) - 1},mul({reset},{inner})))"
-            fresh = map_expr(graph, text, held, body, f"{name}/new", x.dtype)
-        else:
-            held.append(h)
-            gated = map_expr(
-                graph, f"mul({reset},${len(held) - 1})", held, body, f"{name}/reset", x.dtype
-            )
-            again = mat_mul(graph, gated, part(turned, 2), body, f"{name}/candidate")
-            held = [part(now, 2), again]
-            text = f"tanh({plus('add($0,$1)', 2, held)})"
-            fresh = map_expr(graph, text, held, body, f"{name}/new", x.dtype)
-        held = [part(now, 0), part(back, 0)]
-        gate = f"sigmoid({plus('add($0,$1)', 0, held)})"
-        n = len(held)
-        held += [fresh, h]
-        text = f"add(mul(sub(c(1),{gate}),${n}),mul({gate},${n + 1}))"
-        return [map_expr(graph, text, held, body, f"{name}/out", x.dtype)]
-
-    y, (h,) = _run(graph, gates, (h0,), step, reverse, prog, name)
+    cell = _Cell.of(graph, x, r, name, second)
+    new = _new_from_product if linear_before_reset else _new_from_state
+    y, (h,) = _run(graph, gates, (h0,), partial(_gru_step, cell, new), reverse, prog, name)
     return y, h
+
+
+def _gru_step(
+    cell: _Cell, new: Candidate, now: Operand, states: Sequence[Tensor], body: program.Sequence
+) -> list[Tensor]:
+    """(1 - z) new + z h."""
+    h = states[0]
+    width = 3 if new is _new_from_product else 2
+    back = cell.product(h, cell.part(cell.turned, 0, width), body, "recurrent")
+    held = [cell.part(now, 1), cell.part(back, 1)]
+    reset = f"sigmoid({cell.biased('add($0,$1)', 1, held)})"
+    fresh = new(cell, now, back, h, reset, held, body)
+    held = [cell.part(now, 0), cell.part(back, 0)]
+    gate = f"sigmoid({cell.biased('add($0,$1)', 0, held)})"
+    n = len(held)
+    text = f"add(mul(sub(c(1),{gate}),${n}),mul({gate},${n + 1}))"
+    return [cell.map(text, [*held, fresh, h], body, "out")]
+
+
+def _new_from_product(
+    cell: _Cell,
+    now: Operand,
+    back: Tensor,
+    h: Tensor,
+    reset: str,
+    held: list[Tensor],
+    body: program.Sequence,
+) -> Tensor:
+    """tanh(x + reset (h r + bias)): the reset gate scales the product."""
+    held.append(cell.part(back, 2))
+    inner = cell.biased(f"${len(held) - 1}", 2, held)
+    held.append(cell.part(now, 2))
+    text = f"tanh(add(${len(held) - 1},mul({reset},{inner})))"
+    return cell.map(text, held, body, "new")
+
+
+def _new_from_state(
+    cell: _Cell,
+    now: Operand,
+    back: Tensor,
+    h: Tensor,
+    reset: str,
+    held: list[Tensor],
+    body: program.Sequence,
+) -> Tensor:
+    """tanh(x + (reset h) r + bias): the reset gate scales the state."""
+    held.append(h)
+    gated = cell.map(f"mul({reset},${len(held) - 1})", held, body, "reset")
+    again = cell.product(gated, cell.part(cell.turned, 2), body, "candidate")
+    held = [cell.part(now, 2), again]
+    return cell.map(f"tanh({cell.biased('add($0,$1)', 2, held)})", held, body, "new")
 
 
 def rnn(
@@ -227,12 +280,11 @@ def rnn(
     """h = f(x_t @ w.T + h @ r.T + bias): y [T, B, H], last h [B, H]. f: tanh, relu or sigmoid."""
     name = name or "rnn"
     gates = _inputs(graph, x, w, bias, prog, name)
-    turned = r.transpose()
+    cell = _Cell.of(graph, x, r, name)
 
     def step(now: Operand, states: Sequence[Tensor], body: program.Sequence) -> list[Tensor]:
-        back = mat_mul(graph, states[0], turned, body, f"{name}/recurrent")
-        text = f"{activation}(add($0,$1))"
-        return [map_expr(graph, text, [now, back], body, f"{name}/out", x.dtype)]
+        back = cell.product(states[0], cell.turned, body, "recurrent")
+        return [cell.map(f"{activation}(add($0,$1))", [now, back], body, "out")]
 
     y, (h,) = _run(graph, gates, (h0,), step, reverse, prog, name)
     return y, h
