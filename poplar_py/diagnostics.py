@@ -45,11 +45,18 @@ __all__ = [
     "UnsupportedOp",
     "VerifyError",
     "quote_name",
+    "reason_of",
     "register_source",
     "source_line",
 ]
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def reason_of(error: BaseException, most: int = 300) -> str:
+    """What a library says of a file, at most `most` characters: some quote all of its bytes."""
+    text = str(error) or type(error).__name__
+    return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def quote_name(text: str) -> str:

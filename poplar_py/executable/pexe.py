@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from poplar_py.codelets.codelet import Codelet
 from poplar_py.codelets.codelet import get as builtin_codelet
 from poplar_py.codelets.codelet_text import parse_codelet, print_codelet
-from poplar_py.diagnostics import FileError, Location, PoplarPyError, UnknownName
+from poplar_py.diagnostics import FileError, Location, PoplarPyError, UnknownName, reason_of
 from poplar_py.executable.check import check_executable
 from poplar_py.executable.executable import (
     Executable,
@@ -111,17 +111,17 @@ def _checked(source: str | Path | BinaryIO, path: str, trusted: bool) -> Executa
     except FileError as error:
         raise error.at(loc) from None
     except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}", loc) from error
+        raise FileError(f"cannot read {path}: {error.strerror or reason_of(error)}", loc) from error
     except zipfile.BadZipFile as error:
-        raise FileError(f"{path} is no .pexe file: {error}", loc) from error
+        raise FileError(f"{path} is no .pexe file: {reason_of(error)}", loc) from error
     except PoplarPyError as error:
         raise FileError(f"{path} is damaged: {error.message}", loc) from error
     except KeyError as error:
-        raise FileError(f"{path} is damaged: {error} is missing", loc) from error
+        raise FileError(f"{path} is damaged: {reason_of(error)} is missing", loc) from error
     except (ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise FileError(f"{path} is damaged: {error}", loc) from error
+        raise FileError(f"{path} is damaged: {reason_of(error)}", loc) from error
     except (OverflowError, MemoryError, NotImplementedError, RuntimeError) as error:
-        raise FileError(f"{path} is damaged: {error}", loc) from error
+        raise FileError(f"{path} is damaged: {reason_of(error)}", loc) from error
     return exe
 
 
@@ -420,7 +420,7 @@ def _header(name: str, f: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[A
             raise ValueError(f"format {version}")
         return np.lib.format.read_array_header_1_0(f)
     except Exception as error:
-        raise ValueError(f"the header of array {name} is damaged: {error}") from error
+        raise ValueError(f"the header of array {name} is damaged: {reason_of(error)}") from error
 
 
 def _rows(rows: Any, width: int) -> list[list[Any]]:

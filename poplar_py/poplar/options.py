@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from poplar_py.diagnostics import Location, OptionError
+from poplar_py.diagnostics import Location, OptionError, reason_of
 from poplar_py.poplar.where import caller, source_text
 
 
@@ -122,7 +122,8 @@ class OptionFlags(MutableMapping[str, str]):
         try:
             data: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise OptionError(f"not a JSON object: {error}", Location(source, 1, 1)) from None
+            reason = reason_of(error)
+            raise OptionError(f"not a JSON object: {reason}", Location(source, 1, 1)) from None
         if not isinstance(data, dict):
             raise OptionError("not a JSON object", Location(source, 1, 1))
         return self.set(cast("dict[str, Any]", data))

@@ -21,7 +21,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from poplar_py.diagnostics import FileError, Location, OptionError, ParseError
+from poplar_py.diagnostics import FileError, Location, OptionError, ParseError, reason_of
 from poplar_py.target.chips import CHIPS, Chip
 from poplar_py.target.figures import Figure
 from poplar_py.target.systems import SYSTEMS, System
@@ -39,11 +39,11 @@ def load_system(path: str | Path) -> System:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"cannot read machine file {name!r}: {error}") from None
+        raise FileError(f"cannot read machine file {name!r}: {reason_of(error)}") from None
     try:
         data: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ParseError(f"not a TOML file: {error}", Location(name, 1, 1)) from None
+        raise ParseError(f"not a TOML file: {reason_of(error)}", Location(name, 1, 1)) from None
     return system_from(data, Path(path).stem, Location(name, 1, 1))
 
 

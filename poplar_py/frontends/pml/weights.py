@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from poplar_py.diagnostics import FileError, ShapeError
+from poplar_py.diagnostics import FileError, ShapeError, reason_of
 from poplar_py.frontends.pml.initialisers import MAX_WEIGHT_BYTES
 from poplar_py.frontends.pml.values import fit_array
 from poplar_py.types import TensorType
@@ -47,7 +47,7 @@ def load_weight(folder: Path, name: str, key: str, type: TensorType) -> Array:
         with path.open("rb") as file:
             return _read(file, type, name)
     except (OSError, zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise FileError(f"cannot read {name!r}: {error}") from None
+        raise FileError(f"cannot read {name!r}: {reason_of(error)}") from None
 
 
 def _from_npz(path: Path, key: str, type: TensorType) -> Array:
