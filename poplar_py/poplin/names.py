@@ -9,6 +9,7 @@ import numpy as np
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar.program import Copy
 from poplar_py.poplin.convolution import convolution
+from poplar_py.poplin.gradients import add_scaled
 from poplar_py.poplin.matmul import mat_mul
 from poplar_py.popops.elementwise import map_in_place
 from poplar_py.types import DType, f32
@@ -69,22 +70,21 @@ def mat_mul_grouped_with_output(
 def mat_mul_acc(
     graph: Graph,
     c: Tensor,
-    scale: float,
+    scale: float | Tensor,
     a: Tensor,
     b: Tensor,
     prog: Sequence,
     name: str = "matmul_acc",
 ) -> None:
-    """c += scale * (a b), in place."""
+    """c += scale * (a b), in place; `scale` is a number or a tensor of one element."""
     product = mat_mul(graph, a, b, prog, name, out_dtype=c.dtype)
-    text = f"add($0,mul($1,c({float(scale)!r})))"
-    map_in_place(graph, text, [c, product], prog, f"{name}/add")
+    add_scaled(graph, c, product, scale, prog, f"{name}/add")
 
 
 def mat_mul_grouped_acc(
     graph: Graph,
     c: Tensor,
-    scale: float,
+    scale: float | Tensor,
     a: Tensor,
     b: Tensor,
     prog: Sequence,
@@ -123,11 +123,15 @@ def convolution_with_output(
     prog.add(Copy(made, out))
 
 
-def weights_transpose_chans_flip_xy(w: Tensor) -> Tensor:
-    """Weights [O, C, *kernel] seen as those of the backward pass: [C, O, *flipped kernel]."""
-    for d in range(2, w.rank):
+def weights_transpose_chans_flip_xy(w: Tensor, *, grouped: bool = False) -> Tensor:
+    """Weights [O, C, *kernel] seen as those of the backward pass: [C, O, *flipped kernel].
+
+    `grouped`: [groups, O, C, *kernel] seen as [groups, C, O, *flipped kernel].
+    """
+    first = int(grouped)
+    for d in range(first + 2, w.rank):
         w = w.reverse(d)
-    return w.dim_shuffle((1, 0, *range(2, w.rank)))
+    return w.dim_shuffle((*range(first), first + 1, first, *range(first + 2, w.rank)))
 
 
 def linspace(

@@ -55,14 +55,18 @@ def test_products(dtype: DType) -> None:
     x = s.put(poplin.create_mat_mul_grouped_input_lhs(s.graph, dtype, a.shape, b.shape), a)
     y = s.put(poplin.create_mat_mul_grouped_input_rhs(s.graph, dtype, a.shape, b.shape), b)
     acc = s.input(c, dtype)
+    scaled = s.input(c, dtype)
+    scale = s.input(np.array([-2], dtype.numpy), dtype)
     made = poplin.mat_mul_grouped(s.graph, x, y, s.prog)
     poplin.mat_mul_grouped_acc(s.graph, acc, 0.5, x, y, s.prog)
+    poplin.mat_mul_grouped_acc(s.graph, scaled, scale, x, y, s.prog)
     out = s.graph.add_variable(dtype, (3, 7, 5), "out", mapping="linear")
     turned = poplin.transpose_grouped_matrix(out)
     poplin.mat_mul_grouped_with_output(s.graph, x, y, turned, s.prog)
     want = a.astype(np.float64) @ b
-    got = s.run(made, acc, out)
-    for found, right in zip(got, (want, c + 0.5 * want, want.swapaxes(1, 2)), strict=True):
+    got = s.run(made, acc, scaled, out)
+    expected = (want, c + 0.5 * want, c - 2 * want, want.swapaxes(1, 2))
+    for found, right in zip(got, expected, strict=True):
         np.testing.assert_array_equal(found, right.astype(dtype.numpy))
 
 
@@ -92,15 +96,20 @@ def test_views_and_constants() -> None:
     s = Setting()
     w = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     flipped = poplin.weights_transpose_chans_flip_xy(s.input(w, f32))
+    apart = s.input(w.reshape(2, 1, 3, 4), f32)
+    grouped = poplin.weights_transpose_chans_flip_xy(apart, grouped=True)
     line = poplin.linspace(s.graph, f32, -1, 1, 5)
     mask = poplin.triangular_mask(s.graph, 4)
-    out = [s.graph.add_variable(f32, t.shape, mapping="linear") for t in (flipped, line, mask)]
-    for t, copy in zip((flipped, line, mask), out, strict=True):
+    out = [
+        s.graph.add_variable(f32, t.shape, mapping="linear") for t in (flipped, line, mask, grouped)
+    ]
+    for t, copy in zip((flipped, line, mask, grouped), out, strict=True):
         s.prog.add(program.Copy(t, copy))
     got = s.run(*out)
     np.testing.assert_array_equal(got[0], w[:, :, ::-1].transpose(1, 0, 2))
     np.testing.assert_array_equal(got[1], np.linspace(-1, 1, 5).astype(np.float32))
     np.testing.assert_array_equal(got[2], np.tril(np.ones((4, 4))))
+    np.testing.assert_array_equal(got[3], w[:, :, None, ::-1])
 
 
 @pytest.mark.parametrize("dtype", [f32, f16])
