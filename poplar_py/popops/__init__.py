@@ -6,6 +6,7 @@ new tensor unless it says in place.
 
 from __future__ import annotations
 
+from poplar_py.popops import cycles
 from poplar_py.popops.arithmetic import (
     abs,
     acos,
@@ -298,6 +299,7 @@ __all__ = [
     "create_table",
     "create_update_table",
     "cumulative",
+    "cycles",
     "div",
     "div_in_place",
     "div_with_output",
