@@ -15,13 +15,15 @@ import numpy as np
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import concat
 from poplar_py.poplar.program import Copy
+from poplar_py.poplin.lanes import blocked_copy
 from poplar_py.poplin.matmul import mat_mul
-from poplar_py.poplin.place import dilate_view, pad_view
+from poplar_py.poplin.place import block_mapping, dilate_view, spread, tile_range
 from poplar_py.poplin.transforms import Native, kernel_view, native_of
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place
 from poplar_py.popops.fill import fill
 from poplar_py.popops.reduction import reduce
+from poplar_py.poputil.blocked import LANES, add_blocked, blocked_base, blocks_of
 from poplar_py.poputil.layout import fresh
 from poplar_py.types import f32
 
@@ -87,29 +89,86 @@ def _tap_products(
     name: str,
     dtype: DType,
 ) -> Tensor:
-    """Gradients [G O, I, *kernel] of the kernel of the form."""
+    """Gradients [G O, I, *kernel] of the kernel of the form.
+
+    Rows of positions are padded to whole blocks of 16 with zeros, so that the windows of all taps
+    are read from one copy of the input.
+    """
     form, groups = native.form, native.form.groups
-    x = native.x
-    for d in range(form.rank):
-        x = dilate_view(graph, x, d + 2, form.input_dilations[d])
-        x = pad_view(graph, x, d + 2, form.pads_lower[d], form.pads_upper[d])
     n, outputs, *sizes = z.shape
-    chans, places = x.shape[1] // groups, prod(sizes)
+    wide = blocks_of(sizes[-1]) * LANES
+    x = _channel_lanes(graph, native, kernel, (*sizes[:-1], wide), prog, name)
+    chans, places = x.shape[1], prod(sizes[:-1]) * wide
     windows: list[Tensor] = []
     for tap in np.ndindex(*kernel):
         window = x
-        for d, (t, size) in enumerate(zip(tap, sizes, strict=True)):
+        for d, (t, size) in enumerate(zip(tap, (*sizes[:-1], wide), strict=True)):
             begin, stride = t * form.dilations[d], form.strides[d]
             window = window.slice(begin, begin + (size - 1) * stride + 1, d + 2)
             window = window.sub_sample(stride, d + 2)
         split = window.reshape((n, groups, chans, places)).dim_shuffle((1, 0, 3, 2))
         windows.append(split.reshape((1, groups, n * places, chans)))
-    left = z.reshape((n, groups, outputs // groups, places)).dim_shuffle((1, 2, 0, 3))
-    left = left.reshape((1, groups, outputs // groups, n * places))
+    left = _position_lanes(graph, z, groups, prog, name)
     made = mat_mul(graph, left, concat(windows, 0), prog, name, out_dtype=dtype)
-    return (
-        made.reshape((-1, outputs, chans)).dim_shuffle((1, 2, 0)).reshape((outputs, chans, *kernel))
-    )
+    taps = made.reshape((-1, outputs, chans)).dim_shuffle((1, 2, 0))
+    return taps.reshape((outputs, chans, *kernel))
+
+
+def _channel_lanes(
+    graph: Graph,
+    native: Native,
+    kernel: tuple[int, ...],
+    sizes: tuple[int, ...],
+    prog: Sequence,
+    name: str,
+) -> Tensor:
+    """The input [N G, I, *field] in blocks of 16 channels, dilated, with zeros around it as far as
+    the taps of `sizes` outputs reach."""
+    form = native.form
+    n, channels, *field = native.x.shape
+    x = native.x.reshape((n * form.groups, channels // form.groups, *field))
+    begin: list[int] = []
+    full: list[int] = []
+    for d, (taps, size) in enumerate(zip(kernel, sizes, strict=True)):
+        x = dilate_view(graph, x, d + 2, form.input_dilations[d])
+        low = form.pads_lower[d]
+        total = (size - 1) * form.strides[d] + (taps - 1) * form.dilations[d] + 1
+        held = min(x.shape[d + 2], total - low)
+        x = x.slice(max(0, -low), held, d + 2)
+        begin.append(max(0, low))
+        full.append(total)
+    tiles = tile_range(graph, None)
+    lanes = blocked_copy(graph, x, prog, f"{name}/lanes", tiles)
+    shape = (*x.shape[:2], *full)
+    lines = x.shape[0] * blocks_of(x.shape[1]) * prod(full[:-1])
+    mapping = block_mapping(spread(lines, tiles), full[-1] * LANES)
+    base, view = add_blocked(graph, x.dtype, shape, f"{name}/input", mapping)
+    fill(graph, base, 0, prog, f"{name}/zero")
+    source = blocked_base(graph, lanes)
+    assert source is not None
+    for d, low in enumerate(begin):
+        base = base.slice(low, low + x.shape[d + 2], d + 2)
+    prog.add(Copy(source, base))
+    return view
+
+
+def _position_lanes(graph: Graph, z: Tensor, groups: int, prog: Sequence, name: str) -> Tensor:
+    """z [N, G O, *out] as [1, G, O, N positions], 16 positions of a padded row side by side."""
+    n, outputs, *sizes = z.shape
+    blocks, each, lines = blocks_of(sizes[-1]), outputs // groups, prod(sizes[:-1])
+    count = groups * n * lines * blocks
+    mapping = block_mapping(spread(count, tile_range(graph, None)), each * LANES)
+    shape = (groups, n, lines, blocks, each, LANES)
+    base = graph.add_variable(z.dtype, shape, f"{name}/deltas", mapping=mapping)
+    if sizes[-1] % LANES:
+        fill(graph, base, 0, prog, f"{name}/zero")
+    view = base.dim_shuffle((0, 4, 1, 2, 3, 5))
+    rows = view.reshape((groups, each, n, lines, blocks * LANES)).slice(0, sizes[-1], 4)
+    source = z.reshape((n, groups, each, lines, sizes[-1])).dim_shuffle((1, 2, 0, 3, 4))
+    # in the order of the blocks: positions side by side move together
+    order = (0, 2, 3, 1, 4)
+    prog.add(Copy(source.dim_shuffle(order), rows.dim_shuffle(order)))
+    return view.reshape((1, groups, each, n * lines * blocks * LANES))
 
 
 def add_scaled(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from poplar_py.poplin.blocks import Group, base_of
 from poplar_py.poplin.generic import planar_input
 from poplar_py.poplin.lanes import RowTable, Window, blocked_copy, halo_table, spatial_lanes
-from poplar_py.poplin.params import ConvParams
+from poplar_py.poplin.params import ConvForm
 from poplar_py.poplin.place import TileRange, dilate_view, pad_view
 from poplar_py.types import DType
 
@@ -51,7 +51,7 @@ class Job:
     name: str
     tiles: TileRange
     dtype: DType
-    params: ConvParams
+    params: ConvForm
     shape: Shape
     unit: int = 0
     matrix: bool = False
@@ -122,7 +122,7 @@ def input_tables(
 
 
 def _halo_tables(
-    job: Job, params: ConvParams, lanes: Ints, groups: list[Group], windows: list[Window]
+    job: Job, params: ConvForm, lanes: Ints, groups: list[Group], windows: list[Window]
 ) -> list[RowTable] | None:
     out, kernel = job.shape.out[:2], job.shape.kernel[:2]
     tables: list[RowTable] = []
