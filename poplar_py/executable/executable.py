@@ -190,6 +190,8 @@ class Executable:
     wide: bool
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     remote_rows: dict[str, int] = field(default_factory=dict[str, int])
+    proved: frozenset[int] = frozenset()
+    """Codelets of a file that is not trusted which may run without bounds checks (see `proof`)."""
 
     @property
     def vertices(self) -> int:

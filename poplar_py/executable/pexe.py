@@ -36,6 +36,7 @@ from poplar_py.executable.executable import (
     Table,
 )
 from poplar_py.executable.pexe_target import target_from_json, target_to_json
+from poplar_py.executable.proof import proved_codelets
 from poplar_py.executable.tables import Order
 from poplar_py.files import atomic_path
 from poplar_py.passes.plan_memory import MemoryPlan
@@ -92,8 +93,9 @@ def write_executable(exe: Executable, out: BinaryIO) -> None:
 
 def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
     """Read a `.pexe` and check it. Raises FileError for anything that is not right; every address
-    lies inside the arena afterwards. Codelets are compiled with bounds checks, except that of a
-    ``trusted`` file (of the user's own cache) those equal to built-ins are built-ins again."""
+    lies inside the arena afterwards. Codelets are compiled with bounds checks, except those called
+    built-in whose rows prove that they need none; those of a ``trusted`` file (of the user's own
+    cache) that equal built-ins are built-ins again."""
     return _checked(path, str(path), trusted)
 
 
@@ -106,8 +108,10 @@ def _checked(source: str | Path | BinaryIO, path: str, trusted: bool) -> Executa
     loc = Location(path, 0, 0)
     try:
         with zipfile.ZipFile(source) as z:
-            exe = _Reader(z, loc, trusted).executable()
+            reader = _Reader(z, loc, trusted)
+            exe = reader.executable()
         check_executable(exe)
+        exe.proved = proved_codelets(exe, reader.claimed())
     except FileError as error:
         raise error.at(loc) from None
     except OSError as error:
@@ -230,6 +234,7 @@ def _write_memory(exe: Executable, arrays: Arrays) -> None:
 class _Reader:
     def __init__(self, z: zipfile.ZipFile, loc: Location, trusted: bool) -> None:
         self.z, self.loc, self.trusted = z, loc, trusted
+        self.codelets: list[Codelet] = []
         for info in z.infolist():
             if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
                 raise FileError(f"entry {info.filename!r} is compressed", loc)
@@ -271,7 +276,7 @@ class _Reader:
     def executable(self) -> Executable:
         m = self.m
         target = target_from_json(m["target"])
-        codelets = [self.codelet(k) for k in range(_count(m["codelets"]))]
+        codelets = self.codelets = [self.codelet(k) for k in range(_count(m["codelets"]))]
         switch_ptr = self.array("switch_ptr", np.int64)
         switches = [s.reshape(-1, 2) for s in self.parts("switches", switch_ptr, np.int64)]
         streams = [
@@ -320,6 +325,11 @@ class _Reader:
         text = self.entry(f"codelets/{number}.txt", MAX_MANIFEST).decode()
         ir = parse_codelet(text, f"{self.loc.file}/codelets/{number}.txt")
         return Codelet(ir, builtin=known is not None)
+
+    def claimed(self) -> set[int]:
+        """Codelets that the file calls built-in but that are not taken from the package."""
+        built_in = [known is not None for known in self.m["builtins"]]
+        return {k for k, c in enumerate(self.codelets) if built_in[k] and not c.builtin}
 
     def host_call(self, row: list[Any]) -> HostCall:
         kind, name, ins, outs, detail = row

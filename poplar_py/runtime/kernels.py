@@ -29,25 +29,30 @@ def load_kernels(exe: Executable, jit: Jit, *, checked: bool | None) -> dict[str
             symbols[name], texts[kernel.symbol] = kernel.symbol, kernel.text
             continue
         codelet = exe.codelets[int(what)]
-        check = is_checked(codelet, checked)
+        check = is_checked(exe, int(what), checked)
         symbol = kernel_symbol(codelet, checked=check, wide=exe.wide)
         symbols[name], texts[symbol] = symbol, partial(_text, codelet, check, exe.wide)
     addresses = jit.load(texts)
     return {name: addresses[symbol] for name, symbol in symbols.items()}
 
 
-def is_checked(codelet: Codelet, checked: bool | None) -> bool:
-    """Whether a codelet runs with bounds checks; None: user codelets do."""
-    return not codelet.builtin if checked is None else checked
+def is_checked(exe: Executable, number: int, checked: bool | None) -> bool:
+    """Whether a codelet runs with bounds checks; None: user codelets do, and those of a file that
+    is not trusted, unless its rows prove that they stay in the arena."""
+    if checked is not None:
+        return checked
+    return not exe.codelets[number].builtin and number not in exe.proved
 
 
 def mergeable(exe: Executable, *, checked: bool | None) -> dict[str, Concat]:
     """By kernel, how neighbouring rows may be put together. Checked code keeps its rows, so that
-    errors name the vertex."""
+    errors name the vertex; so does what was proved row by row."""
     found: dict[str, Concat] = {}
     for name in {t.kernel for t in exe.tables if t.kernel.startswith("vertex:")}:
-        codelet = exe.codelets[int(name.partition(":")[2])]
-        how = None if is_checked(codelet, checked) else concat_of(codelet)
+        number = int(name.partition(":")[2])
+        codelet = exe.codelets[number]
+        plain = codelet.builtin and not is_checked(exe, number, checked)
+        how = concat_of(codelet) if plain else None
         if how is not None:
             found[name] = how
     return found
