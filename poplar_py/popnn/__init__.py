@@ -1,8 +1,30 @@
-"""popnn: activations, softmax, norms, pooling, recurrences."""
+"""popnn: activations, softmax, norms, pooling, recurrences, losses, and gradients of most."""
 
 from __future__ import annotations
 
-from poplar_py.popnn.activation import ACTIVATIONS, non_linearity, non_linearity_in_place
+from poplar_py.popnn.activation import (
+    ACTIVATIONS,
+    non_linearity,
+    non_linearity_in_place,
+    non_linearity_input_gradient,
+)
+from poplar_py.popnn.group_norm import (
+    batch_norm_gradients,
+    batch_norm_param_gradients,
+    batch_norm_statistics,
+    batch_norm_whiten,
+    batch_normalise,
+    create_batch_norm_params,
+    create_group_norm_params,
+    group_norm_gradients,
+    group_norm_param_gradients,
+    group_norm_statistics,
+    group_norm_whiten,
+    group_normalise,
+    instance_norm_statistics,
+    layer_norm_statistics,
+)
+from poplar_py.popnn.loss import arg_max, arg_min, calc_accuracy, calc_loss, max_and_arg_max
 from poplar_py.popnn.norm import layer_norm, log_softmax, softmax
 from poplar_py.popnn.pooling import PoolParams, avg_pool, max_pool
 from poplar_py.popnn.recurrent import gru, lstm, rnn
@@ -11,14 +33,34 @@ from poplar_py.popnn.resizing import resize
 __all__ = [
     "ACTIVATIONS",
     "PoolParams",
+    "arg_max",
+    "arg_min",
     "avg_pool",
+    "batch_norm_gradients",
+    "batch_norm_param_gradients",
+    "batch_norm_statistics",
+    "batch_norm_whiten",
+    "batch_normalise",
+    "calc_accuracy",
+    "calc_loss",
+    "create_batch_norm_params",
+    "create_group_norm_params",
+    "group_norm_gradients",
+    "group_norm_param_gradients",
+    "group_norm_statistics",
+    "group_norm_whiten",
+    "group_normalise",
     "gru",
+    "instance_norm_statistics",
     "layer_norm",
+    "layer_norm_statistics",
     "log_softmax",
     "lstm",
+    "max_and_arg_max",
     "max_pool",
     "non_linearity",
     "non_linearity_in_place",
+    "non_linearity_input_gradient",
     "resize",
     "rnn",
     "softmax",

@@ -9,11 +9,18 @@ from poplar_py.poplar import program
 from poplar_py.popnn.norm import softmax
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place
+from poplar_py.popops.reduction import reduce
+from poplar_py.types import f32, f64
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
 
-__all__ = ["ACTIVATIONS", "non_linearity", "non_linearity_in_place"]
+__all__ = [
+    "ACTIVATIONS",
+    "non_linearity",
+    "non_linearity_in_place",
+    "non_linearity_input_gradient",
+]
 
 ACTIVATIONS = {
     "relu": "relu($0)",
@@ -27,6 +34,27 @@ ACTIVATIONS = {
     "gelu_erf": "mul(mul($0,c(0.5)),add(c(1),erf(mul($0,c(0.7071067811865476)))))",
     "swish": "mul($0,sigmoid($0))",
 }
+
+
+_NORMAL = "mul(c(0.3989422804014327),exp(mul(c(-0.5),mul($0,$0))))"
+_INNER = "tanh(mul(c(0.7978845608028654),add($0,mul(c(0.044715),mul($0,mul($0,$0))))))"
+_SLOPE = "mul(c(0.7978845608028654),add(c(1),mul(c(0.134145),mul($0,$0))))"
+GRADIENTS = {
+    "relu": "select(gt($0,c(0)),$1,c(0))",
+    "sigmoid": "mul($1,mul($0,sub(c(1),$0)))",
+    "tanh": "mul($1,sub(c(1),mul($0,$0)))",
+    "hard_sigmoid": "select(and(gt($0,c(0)),lt($0,c(1))),mul($1,c(0.2)),c(0))",
+    "gelu": (
+        f"mul($1,mul(c(0.5),add(add(c(1),{_INNER}),"
+        f"mul(mul($0,sub(c(1),mul({_INNER},{_INNER}))),{_SLOPE}))))"
+    ),
+    "gelu_erf": (
+        f"mul($1,add(mul(c(0.5),add(c(1),erf(mul($0,c(0.7071067811865476))))),mul($0,{_NORMAL})))"
+    ),
+    "swish": "mul($1,mul(sigmoid($0),add(c(1),mul($0,sub(c(1),sigmoid($0))))))",
+}
+"""Gradient of the argument from $0 and the gradient $1 of the result. $0 is the result, for gelu,
+gelu_erf and swish the argument (poplibs, popnn NonLinearity)."""
 
 
 def _text(kind: str) -> str:
@@ -54,3 +82,37 @@ def non_linearity_in_place(
         prog.add(program.Copy(softmax(graph, x, len(x.shape) - 1, prog, name), x))
         return
     map_in_place(graph, _text(kind), [x], prog, name or kind)
+
+
+def non_linearity_input_gradient(
+    graph: Graph,
+    kind: str,
+    out: Tensor,
+    out_gradient: Tensor,
+    prog: program.Sequence,
+    name: str = "",
+) -> Tensor:
+    """The gradient of an activation's argument from that of its result.
+
+    `out` is the result; for gelu, gelu_erf and swish it is the argument. Raises OptionError.
+    """
+    name = name or f"{kind}_gradient"
+    if kind.lower().startswith("softmax"):
+        return _softmax_gradient(graph, out, out_gradient, prog, name)
+    _text(kind)
+    parts = [out, out_gradient]
+    return map_expr(graph, GRADIENTS[kind.lower()], parts, prog, name, out.dtype)
+
+
+def _softmax_gradient(
+    graph: Graph, out: Tensor, out_gradient: Tensor, prog: program.Sequence, name: str
+) -> Tensor:
+    """out (g - sum(g out)) along the last dim, the sum in f32 at least."""
+    acc = f64 if out.dtype is f64 else f32
+    text = f"mul(cast($0,{acc.name}),cast($1,{acc.name}))"
+    product = map_expr(graph, text, [out, out_gradient], prog, f"{name}/product", acc)
+    total = reduce(graph, product, (out.rank - 1,), "sum", prog, f"{name}/sum", acc)
+    column = total.reshape((*out.shape[:-1], 1))
+    text = f"mul(cast($0,{acc.name}),sub(cast($1,{acc.name}),$2))"
+    parts = [out, out_gradient, column]
+    return map_expr(graph, f"cast({text},{out.dtype.name})", parts, prog, name, out.dtype)
