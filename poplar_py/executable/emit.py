@@ -1,4 +1,4 @@
-"""From the step tree to step code: copies, compute sets, control flow, host steps."""
+"""From the step tree to step code: regions, tables and control flow; steps are `emit_steps`'."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from poplar_py.codegen.program import Op
 from poplar_py.executable.code import Code
-from poplar_py.executable.cycles import compute_step, copy_step, host_step, vertex_cycles
+from poplar_py.executable.cycles import host_step
+from poplar_py.executable.emit_steps import STEPS
 from poplar_py.executable.executable import (
     ALL_MODES,
-    DEFAULT_MODE,
     FAITHFUL_MODE,
     HostCall,
     Message,
@@ -29,17 +29,17 @@ from poplar_py.executable.layout import (
     span,
     to_words,
 )
-from poplar_py.executable.records import Records, by_kernel, join
+from poplar_py.executable.records import Records, by_kernel
 from poplar_py.passes.plan_memory import LINE
 from poplar_py.passes.plan_tiles import TilePlan
 from poplar_py.passes.steps import CallNode, LoopNode, Node, Seq, Step, SwitchNode, WhileNode, bits
 from poplar_py.poplar import program as prg
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.poplar.graph import Graph
-from poplar_py.poplar.streams import DataStream, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor
-from poplar_py.poplar.variable import Variable
-from poplar_py.types import DType, u8, u32
+from poplar_py.types import DType, u8
+
+__all__ = ["POISON", "Emitter"]
 
 POISON = 0xFF
 """Dead bytes are filled with this: NaN in every float type, -1 in integers."""
@@ -58,13 +58,8 @@ class Emitter:
         regions: list[Region],
         first_region: int,
     ) -> None:
-        self.graph, self.plan, self.layout, self.code, self.groups = (
-            graph,
-            plan,
-            layout,
-            code,
-            groups,
-        )
+        self.graph, self.plan, self.layout = graph, plan, layout
+        self.code, self.groups = code, groups
         self.regions = regions
         self.tables: list[Table] = groups.tables
         self.steps: list[StepInfo] = []
@@ -73,10 +68,9 @@ class Emitter:
         self.depth = 1
         self.arena_end = first_region
         self.forwards = find_forwards(plan.tree, plan.liveness, graph.variables)
-        self._sets: dict[int, tuple[SetTables, StepInfo]] = {}
-        self._copies: dict[int, list[int]] = {}
+        self.sets: dict[int, tuple[SetTables, StepInfo]] = {}  # by compute set: made once
+        self.calls: dict[tuple[object, ...], list[int]] = {}  # copies around a compute set
         self._labels: dict[int, int] = {}
-        self._calls: dict[tuple[object, ...], list[int]] = {}
         for r in regions:
             self._assign(r)
 
@@ -232,7 +226,7 @@ class Emitter:
         return info
 
     def step(self, s: Step) -> None:
-        getattr(self, f"step_{s.kind}")(s, s.program)
+        STEPS[s.kind](self, s, s.program)
         self.poison(s)
 
     def poison(self, s: Step) -> None:
@@ -258,214 +252,6 @@ class Emitter:
             self._call("copy:fill", words, ptr, size + 16, FAITHFUL_MODE)
             self.code.barrier(FAITHFUL_MODE)
 
-    def step_execute(self, s: Step, p: prg.Execute) -> None:
-        cs, c = p.compute_set, self.code
-        if cs.id not in self._sets:
-            cost = [vertex_cycles(g) for g in cs.groups]
-            info = compute_step(
-                self.graph.target, cs, self.plan.places, self.plan.exchange[cs.id], cost
-            )
-            self._sets[cs.id] = (self.groups.compute_set(cs, [_host_cost(k) for k in cost]), info)
-        tables, info = self._sets[cs.id]
-        self.begin(s, _again(info, s))
-        if p.predicate is not None:
-            c.emit(Op.CONSENSUS, -1)
-            c.barrier()
-        self._around(cs.id, "fetch", tables.fetch, tables.all_fetch)
-        for number in tables.vertices:
-            c.emit(Op.CALL, number, 0, 0 if p.predicate is None else 1)
-        c.barrier()
-        self._around(cs.id, "store", tables.store, tables.all_store)
-        if p.predicate is not None:
-            c.emit(Op.CONSENSUS, self.layout.scalar(p.predicate))
-            c.barrier()
-
-    def _around(self, cs: int, what: str, default: Records, faithful: Records) -> None:
-        """The copies before or after a compute set; tables are shared by its executions."""
-        for mode, r in ((DEFAULT_MODE, default), (FAITHFUL_MODE, faithful)):
-            if mode == FAITHFUL_MODE and not self.groups.faithful:
-                continue
-            if len(r) == 0:
-                continue
-            key = (cs, what, mode)
-            if key in self._calls:
-                for number in self._calls[key]:
-                    self.code.emit(Op.CALL, number, mode=mode)
-            else:
-                first = len(self.tables)
-                self.records(r, mode)
-                self._calls[key] = list(range(first, len(self.tables)))
-            self.code.barrier(mode)
-
-    def step_copy(self, s: Step, p: prg.Copy) -> None:
-        assert isinstance(p.src, Tensor)
-        assert isinstance(p.dst, Tensor)
-        self.begin(s, copy_step(self.graph.target, s, self.plan.places, p.src, p.dst))
-        source, target = self.layout.tensor(p.src), self.layout.tensor(p.dst)
-        forward = self.forwards.copies.get(s.id)
-        if forward is None:
-            self.copy_rows(source, target)
-        else:
-            stream, variable = forward
-            self.copy_rows(source, target, FAITHFUL_MODE)
-            region = self.regions[self.find_region("stream_in", stream.handle)]
-            self.copy_rows(_inside(region, p.src, variable), target, DEFAULT_MODE)
-        self.code.barrier()
-
-    def step_stream(self, s: Step, p: prg.Copy) -> None:
-        c = self.code
-        if isinstance(p.src, DataStream):
-            assert isinstance(p.dst, Tensor)
-            self.begin(
-                s, host_step(self.graph.target, s.name, "stream", s.loc, p.dst, self.plan.places)
-            )
-            c.emit(Op.STREAM, p.src.id, 0)
-            c.barrier()
-            region = self.find_region("stream_in", p.src.handle)
-            mode = FAITHFUL_MODE if s.id in self.forwards.streams else ALL_MODES
-            self.copy_rows(self.region_span(region), self.layout.tensor(p.dst), mode)
-            c.barrier(mode)
-            return
-        assert isinstance(p.dst, DataStream)
-        assert isinstance(p.src, Tensor)
-        self.begin(
-            s,
-            host_step(
-                self.graph.target, s.name, "stream", s.loc, p.src, self.plan.places, out=True
-            ),
-        )
-        region = self.find_region("stream_out", p.dst.handle)
-        self.copy_rows(self.layout.tensor(p.src), self.region_span(region))
-        c.barrier()
-        c.emit(Op.STREAM, p.dst.id, 1)
-        c.barrier()
-
-    def step_remote(self, s: Step, p: prg.Copy) -> None:
-        out = isinstance(p.dst, RemoteBuffer)
-        buffer, tensor = (p.dst, p.src) if out else (p.src, p.dst)
-        assert isinstance(buffer, RemoteBuffer)
-        assert isinstance(tensor, Tensor)
-        self.begin(
-            s,
-            host_step(
-                self.graph.target, s.name, "remote", s.loc, tensor, self.plan.places, out=out
-            ),
-        )
-        region = self.regions[self.find_region("remote", buffer.handle)]
-        row = buffer.numel * buffer.dtype.size
-        tiles = self.layout.tensor(tensor)
-        if p.offset is None:
-            rows = span(region.offset, row)
-            self.copy_rows(*((tiles, rows) if out else (rows, tiles)))
-            self.code.barrier()
-            return
-        n = p.offset.numel
-        index = self.region(buffer.handle, "stage", u32, n)
-        stage = self.region(buffer.handle, "stage", buffer.dtype, n * buffer.numel)
-        self.copy_rows(self.layout.tensor(p.offset), self.region_span(index))
-        if out:
-            self.copy_rows(tiles, self.region_span(stage))
-        self.code.barrier()
-        words = (
-            region.offset,
-            row,
-            self.regions[index].offset,
-            self.regions[stage].offset,
-            int(out),
-        )
-        self.code.emit(Op.REMOTE, *words, buffer.repeats << 32 | n)
-        self.code.barrier()
-        if not out:
-            self.copy_rows(self.region_span(stage), tiles)
-            self.code.barrier()
-
-    def _host(self, call: HostCall) -> None:
-        self.host_calls.append(call)
-        self.code.emit(Op.HOST, 0, len(self.host_calls) - 1)
-        self.code.barrier()
-
-    def _out(self, name: str, kind: str, t: Tensor) -> int:
-        """Copy a tensor to a new region."""
-        number = self.region(name, kind, t.dtype, t.numel)
-        self.copy_rows(self.layout.tensor(t), self.region_span(number))
-        return number
-
-    def step_host(self, s: Step, p: prg.Call) -> None:
-        assert isinstance(p.function, HostFunction)
-        self.begin(s)
-        handle = p.function.handle
-        ins = [self._out(handle, "host_call", t) for t in p.inputs]
-        outs = [self.region(handle, "host_call", t.dtype, t.numel) for t in p.outputs]
-        self.code.barrier()
-        self._host(HostCall("call", handle, ins, outs))
-        for number, t in zip(outs, p.outputs, strict=True):
-            self.copy_rows(self.region_span(number), self.layout.tensor(t))
-        self.code.barrier()
-
-    def step_print(self, s: Step, p: prg.PrintTensor) -> None:
-        self.begin(s)
-        region = self._out(p.title, "print", p.tensor)
-        self.code.barrier()
-        self._host(HostCall("print", p.title, [region], [], (p.tensor.shape, p.fmt)))
-
-    def step_cycles(self, s: Step, p: prg.CycleCount) -> None:
-        self.begin(s)
-        if not s.writes:
-            self._host(HostCall("cycles_begin", p.name, detail=p.tile))
-            return
-        region = self.region(p.name, "host_call", u32, 2)
-        self._host(HostCall("cycles_end", p.name, [], [region], p.tile))
-        self.copy_rows(self.region_span(region), self.layout.tensor(p.tensor))
-        self.code.barrier()
-
-    def _message(self, s: Step, text: str, tensor: Tensor | None = None) -> int:
-        region = -1
-        if tensor is not None:
-            region = self._out("error", "error", tensor)
-            self.code.barrier()
-        self.messages.append(Message(text, s.loc, region))
-        return len(self.messages) - 1
-
-    def step_error(self, s: Step, p: prg.ErrorProgram) -> None:
-        self.begin(s)
-        self.code.emit(Op.FAIL, self._message(s, p.message, p.tensor))
-
-    def step_abort(self, s: Step, p: prg.Abort) -> None:
-        self.begin(s)
-        self.code.emit(Op.FAIL, self._message(s, p.message or "the program aborted"))
-
-    def step_abort_if(self, s: Step, p: prg.AbortOnCondition) -> None:
-        self.begin(s)
-        number = self._message(s, p.message or "the condition for an abort holds")
-        width = p.predicate.dtype.size
-        self.code.emit(Op.ABORT_IF, self.layout.scalar(p.predicate), width, number)
-        self.code.barrier()
-
-    def step_sync(self, s: Step, p: prg.Sync) -> None:
-        self.begin(s)
-
-    def step_undef(self, s: Step, p: prg.WriteUndef) -> None:
-        """Nothing to do: liveness knows."""
-
-    def step_exchange_replicas(self, s: Step, p: prg.CrossReplicaCopy) -> None:
-        self.begin(
-            s, host_step(self.graph.target, s.name, "replicas", s.loc, p.src, self.plan.places)
-        )
-        here = self._out("across replicas", "stage", p.src)
-        there = self._out("across replicas", "stage", p.dst)  # kept where no replica sends
-        self.code.barrier()
-        self.host_calls.append(HostCall("replicas", s.name, [here], [there], dict(p.replica_map)))
-        self.code.emit(Op.ACROSS, len(self.host_calls) - 1)
-        self.copy_rows(self.region_span(there), self.layout.tensor(p.dst))
-        self.code.barrier()
-
-
-def _inside(region: Region, tensor: Tensor, variable: Variable) -> Span:
-    """A tensor's pieces as if its variable were laid out in order in a region."""
-    start, length = tensor.runs()
-    width = region.dtype.size
-    return join(region.offset + (start - variable.base) * width, length * width)
-
 
 def _scalar_of(p: prg.Program) -> Tensor:
     """The device scalar a branching program looks at."""
@@ -484,17 +270,3 @@ def _signed(value: int, width: int) -> int:
 def _share_range(plan: TilePlan, variable: int) -> Ints:
     var = plan.places.share_var
     return np.arange(np.searchsorted(var, variable), np.searchsorted(var, variable + 1), dtype=I8)
-
-
-def _host_cost(cycles: Ints) -> Ints:
-    return cycles + 16
-
-
-def _again(info: StepInfo, s: Step) -> StepInfo:
-    """The same costs under the name and line of another execution."""
-    from dataclasses import replace
-
-    return replace(info, name=s.name, loc=s.loc)
-
-
-__all__ = ["POISON", "Emitter"]
