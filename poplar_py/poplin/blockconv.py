@@ -21,7 +21,7 @@ from poplar_py.poplin.lanes import (
     spatial_lanes,
     spatial_segments,
 )
-from poplar_py.poplin.params import ConvParams
+from poplar_py.poplin.params import ConvForm
 from poplar_py.poplin.place import TileRange, block_mapping, pad_view, spread
 from poplar_py.poplin.plan import Plan, Problem, make_plan, piece_widths, remember
 from poplar_py.poplin.weights import (
@@ -50,7 +50,7 @@ __all__ = ["bias_tensor", "block_conv", "block_conv_applies", "residual_lanes"]
 Ints = npt.NDArray[np.int64]
 
 
-def block_conv_applies(x: Tensor, w: Operand, dtype: DType, params: ConvParams) -> bool:
+def block_conv_applies(x: Tensor, w: Operand, dtype: DType, params: ConvForm) -> bool:
     """Whether the block kernels can do it: f32 or f16 throughout, few padded products."""
     if x.dtype not in (f32, f16) or dtype is not x.dtype:
         return False
@@ -68,7 +68,7 @@ def block_conv(
     x: Tensor,
     w: Operand,
     bias: Operand | None,
-    params: ConvParams,
+    params: ConvForm,
     prog: Sequence,
     name: str,
     tiles: TileRange,
@@ -133,7 +133,7 @@ def _joined_blocks(job: Job, x: Tensor, w: Operand) -> tuple[Ints, Ints] | None:
     return spatial_segments(job.graph, x)
 
 
-def lanes_are_images(x: Tensor, w: Operand, params: ConvParams) -> bool:
+def lanes_are_images(x: Tensor, w: Operand, params: ConvForm) -> bool:
     """Whether 16 images side by side beat 16 channels: batches of few channels."""
     n, channels = x.shape[:2]
     few = channels < LANES and w.shape[0] <= 2 * LANES

@@ -18,7 +18,7 @@ from poplar_py.poplin.blockconv import bias_tensor, block_conv, residual_lanes
 from poplar_py.poplin.blocks import Blocks, Finish, Group
 from poplar_py.poplin.epilogue import Inline
 from poplar_py.poplin.lanes import RowTable, Window, blocked_copy, halo_table, one_piece
-from poplar_py.poplin.params import ConvParams
+from poplar_py.poplin.params import ConvForm
 from poplar_py.poplin.place import TileRange, block_mapping, spread
 from poplar_py.poplin.plan import Problem, make_plan, piece_widths, remember
 from poplar_py.poputil.blocked import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["block_mat_mul_applies", "blocked_constant", "computed_mat_mul", "shared_mat_mul"]
 
 Ints = npt.NDArray[np.int64]
-PLAIN = ConvParams.of(3)
+PLAIN = ConvForm.of(3)
 
 
 def block_mat_mul_applies(a: DType, b: DType, out: DType) -> bool:

@@ -25,7 +25,7 @@ from poplar_py.types import DType, bf16, f16, f32, f64, i32, i64, u32, u64
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
     from poplar_py.poplar.program import Sequence
-    from poplar_py.poplin.params import ConvParams
+    from poplar_py.poplin.params import ConvForm
 
 __all__ = ["accumulator", "generic_conv", "generic_mat_mul"]
 
@@ -109,7 +109,7 @@ def generic_mat_mul(
 def planar_input(
     graph: Graph,
     x: Tensor,
-    params: ConvParams,
+    params: ConvForm,
     prog: Sequence,
     name: str,
     tiles: TileRange,
@@ -142,7 +142,7 @@ def generic_conv(
     x: Tensor,
     w: Tensor,
     bias: Tensor | None,
-    params: ConvParams,
+    params: ConvForm,
     out_dtype: DType,
     prog: Sequence,
     name: str,

@@ -26,7 +26,7 @@ from poplar_py.types import DType, f16, f32
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
     from poplar_py.poplar.program import Sequence
-    from poplar_py.poplin.params import ConvParams
+    from poplar_py.poplin.params import ConvForm
 
 __all__ = [
     "RowTable",
@@ -56,7 +56,7 @@ class Window:
         return 1 + (self.left > 0) + (self.right > 0)
 
     @staticmethod
-    def of(px: int, params: ConvParams, kernel_width: int, halo: bool) -> Window:
+    def of(px: int, params: ConvForm, kernel_width: int, halo: bool) -> Window:
         """The window of a block; without `halo` all of it is the body."""
         stride, dilation = params.strides[-1], params.dilations[-1]
         reach = (px - 1) * stride + (kernel_width - 1) * dilation + 1
@@ -111,7 +111,7 @@ def _runs_whole(breaks: Ints, first: Ints, count: int) -> bool:
     return not (breaks[..., first + count - 1] != breaks[..., first]).any()
 
 
-def _kernel_lines(params: ConvParams, dim: int, out: int, kernel: int) -> Ints:
+def _kernel_lines(params: ConvForm, dim: int, out: int, kernel: int) -> Ints:
     """Input line of (output line, kernel line) along a dim, which may lie outside."""
     stride, pad, dilation = params.strides[dim], params.pads_lower[dim], params.dilations[dim]
     return np.arange(out)[:, None] * stride - pad + np.arange(kernel)[None, :] * dilation
@@ -121,7 +121,7 @@ def halo_table(
     graph: Graph,
     dtype: DType,
     lanes: Ints,
-    params: ConvParams,
+    params: ConvForm,
     out: tuple[int, int],
     kernel: tuple[int, int],
     window: Window,

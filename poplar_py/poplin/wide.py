@@ -22,7 +22,7 @@ from poplar_py.poplin.place import pad_view
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
-    from poplar_py.poplin.params import ConvParams
+    from poplar_py.poplin.params import ConvForm
 
 __all__ = ["fold_wide_kernel"]
 
@@ -34,8 +34,8 @@ FEW = 4
 
 
 def fold_wide_kernel(
-    graph: Graph, x: Tensor, w: Any, params: ConvParams
-) -> tuple[Tensor, npt.NDArray[Any], ConvParams] | None:
+    graph: Graph, x: Tensor, w: Any, params: ConvForm
+) -> tuple[Tensor, npt.NDArray[Any], ConvForm] | None:
     """x, w and parameters of an equal convolution with a short kernel; None when it would not help.
 
     Only whole multiples of 16 taps are folded: padding taps with zeros would let infinities beside
