@@ -7,9 +7,9 @@
               pieces fit (`lanes`), weights are laid out as one stream a vertex (`weights`)
     generic   every other type: one simple vertex a block (`generic`, poplin_generic.py)
 
-Poplar's `ConvParams` are brought to the form the kernels know (`conv_params`, `transforms`); operands
-may be created where a product reads them (`create`). Products serve gradients (`gradients`) and
-dense solvers (`solve`) as well.
+Poplar's `ConvParams` are brought to the form the kernels know (`conv_params`, `transforms`);
+operands may be created where a product reads them (`create`). Products serve gradients
+(`gradients`) and dense solvers (`solve`) as well.
 
 Biases, residuals and activations run inside the block vertices (`epilogue`). `plan_report(graph)`
 says how each product was cut.
