@@ -15,108 +15,14 @@ so a stopped program leaves every thread, whatever it waited for.
 
 from __future__ import annotations
 
-import enum
 import platform
 
+from poplar_py.codegen.program_barrier import BARRIER, HEAD, MEET
+from poplar_py.codegen.program_host import HOST
 from poplar_py.codegen.program_steps import INTERPRETER
-from poplar_py.codegen.program_threads import BARRIER, DRIVER, HEAD, RUN, WORKER
-
-WORDS = 8
-"""int64 words of one instruction."""
-
-
-class Op(enum.IntEnum):
-    """Instructions.  ``a, b, c ...`` are words 1, 2, 3 ...; targets are instruction numbers."""
-
-    HALT = 0
-    CALL = (
-        1  # a: kernel address, b: pointer to (table, rows) per thread of the team, c: 1 = consensus
-    )
-    BARRIER = 2
-    JUMP = 3  # a: target
-    BRANCH = 4  # a: byte offset in the arena, b: width in bytes, c: target when zero
-    SET = 5  # a: counter, b: value
-    LOOP = 6  # a: counter, b: target while --counter > 0
-    SWITCH = 7  # a: offset, b: width, c: number of cases, d: pointer to (value, target), e: default
-    HOST = 8  # a: kind, b: id        rank 0 calls the host function
-    STREAM = 9  # a: stream id, b: 0 host to device, 1 device to host      rank 0
-    FAIL = 10  # a: message id
-    ABORT_IF = 11  # a: offset, b: width, c: message id
-    CONSENSUS = 12  # a: -1 = reset to true, else offset where the byte is stored      rank 0
-    STEP = 13  # a: step id           rank 0 counts it (and notes the time when asked)
-    SUB = 14  # a: target
-    RETURN = 15
-    REMOTE = 16  # a: buffer, b: bytes of a row, c: row numbers (u32), d: staging, e: 1 = to the
-    #              buffer, f: rows of the buffer << 32 | rows to move      rank 0
-    ACROSS = 17  # a: host call; all replicas meet, one moves the data between them
-
-
-class Pool(enum.IntEnum):
-    """int64 words of the pool block (the first four lines are 32-bit futex words)."""
-
-    GENERATION = 0
-    SLEEPERS = 8
-    DONE = 16
-    MAIN_SLEEPS = 24
-    QUIT = 25
-    THREADS = 32
-    TEAMS = 33
-    TEAM_SIZE = 34
-    REPLICAS = 35
-    CODE = 36
-    ENTRY = 37
-    BASE = 38
-    REPLICA_STRIDE = 39
-    SPIN = 40  # pauses in a barrier before sleeping
-    IDLE_SPIN = 41  # pauses of an idle worker before sleeping
-    CALLBACK = 42
-    TEAM_BLOCKS = 43
-    COUNTS = 44  # int64[replicas, steps]
-    STEPS = 45
-    STREAMS = 46  # int64[replicas, streams, 8]
-    STREAM_BLOCK = 47  # bytes of one replica's streams
-    CTX = 48  # the kernels' context, shared by all replicas
-    STATE = 49  # per replica and thread of its team: STATE_HEAD bytes, counters, call stack
-    STATE_BYTES = 50
-    STACK = 51  # byte offset of the call stack in the state
-    PROFILE = 52  # int64[steps] clock ticks per step of replica 0, or 0
-    YIELDS = 53  # replicas that wait for the others (32-bit)
-    MEETING = 54  # the host call they wait for
-    MEETS = 55  # 1: the program has ACROSS
-
-
-POOL_WORDS = 64
-TEAM_BYTES = 256
-STATE_HEAD = 64
-"""Bytes before the counters: where to go on (instruction, stack), and whether the replica is
-done."""
-STREAM_WORDS = 8
-STOP, ERROR, ERROR_ROW, ERROR_FIELD, ERROR_INDEX, ERROR_SIZE = range(6)
-"""Words of the kernels' context."""
-MEMORY_BYTES, ERROR_LINE = 6, 7
-CTX_WORDS = 16
-ERROR_PROGRAM = 100
-"""Error code of FAIL and ABORT_IF; the row word then holds the message id."""
-ERROR_HOST = 101
-"""A host function asked to stop."""
-ERROR_REMOTE = 102
-"""A row number of a remote buffer out of range."""
-ERROR_MEETING = 103
-"""Replicas took different ways to a copy between them."""
-FUTEX_SLICE_NS = 5_000_000
-
-
-class StreamWord(enum.IntEnum):
-    """Words of a stream descriptor. Modes: 0 leave the region alone, 1 ring buffer, 2 host
-    function."""
-
-    MODE = 0
-    POINTER = 1
-    CURSOR = 2
-    TOTAL = 3
-    REGION = 4
-    CHUNK = 5
-
+from poplar_py.codegen.program_text import expand
+from poplar_py.codegen.program_threads import DRIVER, RUN, WORKER
+from poplar_py.codegen.program_words import FUTEX_SLICE_NS, TEAM_BYTES
 
 _SPECIAL = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()", 202),
@@ -130,10 +36,7 @@ def driver_text(machine: str | None = None) -> str:
     if machine not in _SPECIAL:
         raise ValueError(f"no driver for machine {machine!r}; known: {', '.join(_SPECIAL)}")
     declare, pause, futex = _SPECIAL[machine]
-    text = "\n".join([HEAD, BARRIER, RUN, INTERPRETER, WORKER, DRIVER])
-    words = {f"{p.name}@": str(int(p) * 8) for p in Pool}
-    for name, value in sorted(words.items(), key=lambda w: -len(w[0])):
-        text = text.replace(f"${name}", value)
+    text = expand("\n".join([HEAD, BARRIER, MEET, RUN, HOST, INTERPRETER, WORKER, DRIVER]))
     return (
         text.replace("$DECLARE_PAUSE", declare)
         .replace("$PAUSE", pause)

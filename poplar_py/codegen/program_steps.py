@@ -1,182 +1,38 @@
-"""LLVM text of the driver: the interpreter of step code (see program.Op).
+"""LLVM text of the driver: the interpreter of step code (see program_words.Op).
 
-``$NAME@`` stands for the byte offset of a word of the pool block (see program.Pool).
+``pool``, ``at``, ``wake`` and ``sleep`` lines are short forms: see program_text.
 """
 
 from __future__ import annotations
 
 INTERPRETER = """
-define internal i64 @pp_scalar(ptr %base, i64 %offset, i64 %width) {
-entry:
-  %p = getelementptr i8, ptr %base, i64 %offset
-  switch i64 %width, label %w8 [ i64 1, label %w1  i64 2, label %w2  i64 4, label %w4 ]
-w1:
-  %v1 = load i8, ptr %p, align 1
-  %x1 = sext i8 %v1 to i64
-  ret i64 %x1
-w2:
-  %v2 = load i16, ptr %p, align 1
-  %x2 = sext i16 %v2 to i64
-  ret i64 %x2
-w4:
-  %v4 = load i32, ptr %p, align 1
-  %x4 = sext i32 %v4 to i64
-  ret i64 %x4
-w8:
-  %v8 = load i64, ptr %p, align 1
-  ret i64 %v8
-}
-
-define internal void @pp_fail(ptr %ctx, i64 %code, i64 %what) {
-entry:
-  %e = getelementptr i8, ptr %ctx, i64 8
-  %x = cmpxchg ptr %e, i64 0, i64 %code seq_cst seq_cst, align 8
-  %won = extractvalue { i64, i1 } %x, 1
-  br i1 %won, label %note, label %stop
-note:
-  %r = getelementptr i8, ptr %ctx, i64 16
-  store i64 %what, ptr %r
-  br label %stop
-stop:
-  store atomic i64 1, ptr %ctx seq_cst, align 8
-  ret void
-}
-
-; mode 1: next chunk of a ring buffer; mode 2: the host function. True = stop.
-define internal i1 @pp_stream(ptr %pool, ptr %base, i64 %id, i64 %out, i64 %replica) {
-entry:
-  %p0 = getelementptr i8, ptr %pool, i64 $STREAMS@
-  %all = load ptr, ptr %p0
-  %p1 = getelementptr i8, ptr %pool, i64 $STREAM_BLOCK@
-  %block = load i64, ptr %p1
-  %o = mul i64 %block, %replica
-  %o1 = mul i64 %id, 64
-  %o2 = add i64 %o, %o1
-  %d = getelementptr i8, ptr %all, i64 %o2
-  %mode = load i64, ptr %d
-  switch i64 %mode, label %nothing [ i64 1, label %ring  i64 2, label %host ]
-ring:
-  %pp = getelementptr i8, ptr %d, i64 8
-  %user = load ptr, ptr %pp
-  %cp = getelementptr i8, ptr %d, i64 16
-  %cursor = load i64, ptr %cp
-  %tp = getelementptr i8, ptr %d, i64 24
-  %total = load i64, ptr %tp
-  %rp = getelementptr i8, ptr %d, i64 32
-  %region = load i64, ptr %rp
-  %kp = getelementptr i8, ptr %d, i64 40
-  %chunk = load i64, ptr %kp
-  %u = getelementptr i8, ptr %user, i64 %cursor
-  %m = getelementptr i8, ptr %base, i64 %region
-  %isout = icmp ne i64 %out, 0
-  %dst = select i1 %isout, ptr %u, ptr %m
-  %src = select i1 %isout, ptr %m, ptr %u
-  call void @llvm.memcpy.p0.p0.i64(ptr %dst, ptr %src, i64 %chunk, i1 false)
-  %c1 = add i64 %cursor, %chunk
-  %c2 = add i64 %c1, %chunk
-  %wrap = icmp sgt i64 %c2, %total
-  %c3 = select i1 %wrap, i64 0, i64 %c1
-  store i64 %c3, ptr %cp
-  ret i1 false
-host:
-  %hp = getelementptr i8, ptr %pool, i64 $CALLBACK@
-  %fn = load ptr, ptr %hp
-  %kind = add i64 %out, 1
-  %r = call i64 %fn(i64 %kind, i64 %id, i64 %replica)
-  %bad = icmp ne i64 %r, 0
-  ret i1 %bad
-nothing:
-  ret i1 false
-}
-
-define internal i1 @pp_remote(ptr %base, ptr %i, ptr %ctx) {
-entry:
-  %ap = getelementptr i8, ptr %i, i64 8
-  %buffer = load i64, ptr %ap
-  %bp = getelementptr i8, ptr %i, i64 16
-  %row = load i64, ptr %bp
-  %cp = getelementptr i8, ptr %i, i64 24
-  %index = load i64, ptr %cp
-  %dp = getelementptr i8, ptr %i, i64 32
-  %stage = load i64, ptr %dp
-  %ep = getelementptr i8, ptr %i, i64 40
-  %out = load i64, ptr %ep
-  %fp = getelementptr i8, ptr %i, i64 48
-  %f = load i64, ptr %fp
-  %limit = lshr i64 %f, 32
-  %n = and i64 %f, 4294967295
-  %isout = icmp ne i64 %out, 0
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %entry ], [ %k1, %move ]
-  %more = icmp ult i64 %k, %n
-  br i1 %more, label %body, label %end
-body:
-  %ko = mul i64 %k, 4
-  %io = add i64 %index, %ko
-  %ip = getelementptr i8, ptr %base, i64 %io
-  %r32 = load i32, ptr %ip, align 1
-  %r = zext i32 %r32 to i64
-  %ok = icmp ult i64 %r, %limit
-  br i1 %ok, label %move, label %bad
-move:
-  %ro = mul i64 %r, %row
-  %rb = add i64 %buffer, %ro
-  %pr = getelementptr i8, ptr %base, i64 %rb
-  %so = mul i64 %k, %row
-  %sb = add i64 %stage, %so
-  %ps = getelementptr i8, ptr %base, i64 %sb
-  %dst = select i1 %isout, ptr %pr, ptr %ps
-  %src = select i1 %isout, ptr %ps, ptr %pr
-  call void @llvm.memcpy.p0.p0.i64(ptr %dst, ptr %src, i64 %row, i1 false)
-  %k1 = add i64 %k, 1
-  br label %loop
-bad:
-  call void @pp_fail(ptr %ctx, i64 102, i64 %r)
-  ret i1 true
-end:
-  ret i1 false
-}
-
 ; 0 = the program's end, 1 = stopped, 2 = waits for the other replicas
 define internal i32 @pp_interpret(ptr %pool, ptr %state, i64 %team, i64 %rank, i64 %replica) {
 entry:
-  %q0 = getelementptr i8, ptr %pool, i64 $CODE@
-  %code = load ptr, ptr %q0
+  %code = pool ptr CODE
   %start = load i64, ptr %state
-  %q2 = getelementptr i8, ptr %pool, i64 $BASE@
-  %base0 = load ptr, ptr %q2
-  %q3 = getelementptr i8, ptr %pool, i64 $REPLICA_STRIDE@
-  %rstride = load i64, ptr %q3
+  %base0 = pool ptr BASE
+  %rstride = pool i64 REPLICA_STRIDE
   %roff = mul i64 %rstride, %replica
   %base = getelementptr i8, ptr %base0, i64 %roff
-  %q4 = getelementptr i8, ptr %pool, i64 $SPIN@
-  %spin = load i64, ptr %q4
-  %q5 = getelementptr i8, ptr %pool, i64 $CTX@
-  %ctx = load ptr, ptr %q5
-  %q6 = getelementptr i8, ptr %pool, i64 $TEAM_BLOCKS@
-  %blocks = load ptr, ptr %q6
+  %spin = pool i64 SPIN
+  %ctx = pool ptr CTX
+  %blocks = pool ptr TEAM_BLOCKS
   %boff = mul i64 %team, $TEAM_BYTES
   %block = getelementptr i8, ptr %blocks, i64 %boff
   %consensus = getelementptr i8, ptr %block, i64 192
-  %q7 = getelementptr i8, ptr %pool, i64 $TEAM_SIZE@
-  %size64 = load i64, ptr %q7
+  %size64 = pool i64 TEAM_SIZE
   %size = trunc i64 %size64 to i32
   %counters = getelementptr i8, ptr %state, i64 64
-  %q10 = getelementptr i8, ptr %pool, i64 $STACK@
-  %stackoff = load i64, ptr %q10
+  %stackoff = pool i64 STACK
   %stack = getelementptr i8, ptr %state, i64 %stackoff
   %q9 = getelementptr i8, ptr %state, i64 8
   %spoff = load i64, ptr %q9
   %stack0 = getelementptr i8, ptr %stack, i64 %spoff
-  %q11 = getelementptr i8, ptr %pool, i64 $COUNTS@
-  %counts0 = load ptr, ptr %q11
-  %q12 = getelementptr i8, ptr %pool, i64 $STEPS@
-  %nsteps = load i64, ptr %q12
-  %q13 = getelementptr i8, ptr %pool, i64 $PROFILE@
-  %profile = load ptr, ptr %q13
-  %q14 = getelementptr i8, ptr %pool, i64 $CALLBACK@
-  %callback = load ptr, ptr %q14
+  %counts0 = pool ptr COUNTS
+  %nsteps = pool i64 STEPS
+  %profile = pool ptr PROFILE
+  %callback = pool ptr CALLBACK
   %coff0 = mul i64 %nsteps, %replica
   %coff = mul i64 %coff0, 8
   %counts = getelementptr i8, ptr %counts0, i64 %coff
@@ -195,12 +51,9 @@ fetch:
   %ioff = mul i64 %pc, 64
   %i = getelementptr i8, ptr %code, i64 %ioff
   %op = load i64, ptr %i
-  %ap = getelementptr i8, ptr %i, i64 8
-  %a = load i64, ptr %ap
-  %bp = getelementptr i8, ptr %i, i64 16
-  %b = load i64, ptr %bp
-  %cp = getelementptr i8, ptr %i, i64 24
-  %c = load i64, ptr %cp
+  %a = at i64 %i 8
+  %b = at i64 %i 16
+  %c = at i64 %i 24
   %pc1 = add i64 %pc, 1
   switch i64 %op, label %halt [
     i64 1, label %call  i64 2, label %barrier  i64 3, label %jump  i64 4, label %branch
@@ -216,8 +69,7 @@ call1:
   %dir = inttoptr i64 %b to ptr
   %slot = getelementptr i8, ptr %dir, i64 %rankoff
   %table = load ptr, ptr %slot
-  %np = getelementptr i8, ptr %slot, i64 8
-  %n = load i64, ptr %np
+  %n = at i64 %slot 8
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %call2, label %step0
 call2:
@@ -256,10 +108,8 @@ loop1:
   br label %step
 switch:
   %sv = call i64 @pp_scalar(ptr %base, i64 %a, i64 %b)
-  %dp = getelementptr i8, ptr %i, i64 32
-  %cases = load ptr, ptr %dp
-  %ep = getelementptr i8, ptr %i, i64 40
-  %default = load i64, ptr %ep
+  %cases = at ptr %i 32
+  %default = at i64 %i 40
   br label %case
 case:
   %ck = phi i64 [ 0, %switch ], [ %ck1, %nocase ]
@@ -275,8 +125,7 @@ nocase:
   %ck1 = add i64 %ck, 1
   br label %case
 hit:
-  %ctp = getelementptr i8, ptr %cslot, i64 8
-  %ct = load i64, ptr %ctp
+  %ct = at i64 %cslot 8
   br label %step
 nomore:
   br label %step

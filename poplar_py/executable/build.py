@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.codegen.program import Op
+from poplar_py.codegen.program_words import Op
 from poplar_py.executable.code import Code
 from poplar_py.executable.emit import Emitter
 from poplar_py.executable.executable import Executable, Initial, Region, Stream

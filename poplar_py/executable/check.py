@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from poplar_py.codegen.program import WORDS, Op
 from poplar_py.codegen.program_copy import ELEMENT_BYTES
+from poplar_py.codegen.program_words import WORDS, Op
 from poplar_py.codelets.rows import FieldSlot, RowLayout, row_layout
 from poplar_py.diagnostics import FileError
 from poplar_py.executable.code import TARGET_WORD

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.codegen.program import WORDS, Op
+from poplar_py.codegen.program_words import WORDS, Op
 from poplar_py.executable.executable import ALL_MODES, MODE_WORD
 
 TARGET_WORD = {Op.JUMP: 1, Op.BRANCH: 3, Op.LOOP: 2, Op.SWITCH: 5, Op.SUB: 1}

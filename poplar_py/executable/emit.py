@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poplar_py.codegen.program import Op
+from poplar_py.codegen.program_words import Op
 from poplar_py.executable.code import Code
 from poplar_py.executable.cycles import host_step
 from poplar_py.executable.emit_steps import STEPS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from poplar_py.codegen.program import Op
+from poplar_py.codegen.program_words import Op
 from poplar_py.executable.cycles import compute_step, copy_step, host_step, vertex_cycles
 from poplar_py.executable.executable import (
     ALL_MODES,

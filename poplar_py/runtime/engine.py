@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poplar_py.codegen import program as isa
-from poplar_py.codegen.program import Pool as W
-from poplar_py.codegen.program import StreamWord
+from poplar_py.codegen import program_words as isa
+from poplar_py.codegen.program_words import Pool as W
+from poplar_py.codegen.program_words import StreamWord
 from poplar_py.diagnostics import InputError, OptionError
 from poplar_py.executable.executable import Executable, Initial, Stream
 from poplar_py.executable.schedule import shared_jit

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from poplar_py.codegen import program as isa
+from poplar_py.codegen import program_words as isa
 from poplar_py.diagnostics import (
     InternalError,
     InvalidProgram,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.codegen.program import STOP
+from poplar_py.codegen.program_words import STOP
 from poplar_py.diagnostics import InputError
 from poplar_py.executable.executable import HostCall
 from poplar_py.runtime.shadow import ASK_CALL, Shadow

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.codegen.program import Op
+from poplar_py.codegen.program_words import Op
 from poplar_py.codelets.concat import Concat
 from poplar_py.codelets.rows import RowLayout
 from poplar_py.executable.code import select_mode

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.codegen import program as isa
+from poplar_py.codegen import program_words as isa
 from poplar_py.codegen.jit import Jit
-from poplar_py.codegen.program import Pool as W
+from poplar_py.codegen.program import driver_text
+from poplar_py.codegen.program_words import Pool as W
 from poplar_py.diagnostics import InputError
 
 I64 = NDArray[np.int64]
@@ -69,7 +70,7 @@ class ThreadPool:
         self.ctx = aligned(isa.CTX_WORDS)
         self._teams = aligned((self.teams + 1) * isa.TEAM_BYTES // 8)
         self._callback = CALLBACK(callback)
-        address = jit.load({"pp_driver": isa.driver_text()})["pp_driver"]
+        address = jit.load({"pp_driver": driver_text()})["pp_driver"]
         self._driver = _DRIVER(address)
         self._lock = threading.Lock()
         self.address = int(self.block.ctypes.data)

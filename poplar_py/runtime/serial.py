@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.codegen.program import Op
+from poplar_py.codegen.program_words import Op
 from poplar_py.executable.code import TARGET_WORD
 from poplar_py.executable.executable import Executable
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.codegen.program import WORDS, Op
+from poplar_py.codegen.program_words import WORDS, Op
 from poplar_py.codelets.codelet_ir import CodeletIR, Expr, walk_stmts
 from poplar_py.codelets.rows import FieldSlot, row_layout
 from poplar_py.diagnostics import UNKNOWN, InvalidProgram, Location

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import poplar_py as pp
-from poplar_py.codegen import program as isa
+from poplar_py.codegen import program_words as isa
 from poplar_py.codegen.emit import emit_kernel
 from poplar_py.codelets.rows import row_layout
 from poplar_py.diagnostics import FileError, PoplarPyError

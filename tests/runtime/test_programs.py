@@ -13,7 +13,7 @@ import pytest
 from tests_runtime import new_graph
 
 from poplar_py import poplar
-from poplar_py.codegen.program import Op
+from poplar_py.codegen.program_words import Op
 from poplar_py.diagnostics import (
     InputError,
     InvalidProgram,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poplar_py.codegen.program import WORDS, Op
+from poplar_py.codegen.program_words import WORDS, Op
 from poplar_py.runtime.serial import drop, needless_barriers
 
 SMALL, LARGE = 0, 1
