@@ -333,6 +333,19 @@ class Builder:
         """Gather by i32 indices in range."""
         return self.emit(tensor.Gather, x, indices, axis=axis % x.rank)
 
+    def scattered(self, rows: Val, places: Val, size: int) -> Val:
+        """rows[n, w] moved to places[n] of `size` rows; those sent to `size` are dropped."""
+        zero = np.zeros((), rows.dtype.numpy)
+        start = self.const(np.broadcast_to(zero, (size + 1, rows.shape[1])))
+        return self.slice(self.emit(tensor.Scatter, start, places, rows), 0, 0, size)
+
+    def packed(self, rows: Val, flags: Val) -> tuple[Val, Val]:
+        """The rows[n, w] whose flag[n] is set, in front and in order; how many (i32[])."""
+        ones = self.cast(flags, i32)
+        before = self.emit(tensor.Cumulative, ones, axis=0, exclusive=True)
+        places = self.select(flags, before, self.const(flags.numel, i32))
+        return self.scattered(rows, places, flags.numel), self.sum(ones, (0,))
+
     def reduce(self, x: Val, kind: str, axes: Sequence[int], keep: bool = False) -> Val:
         if not axes:
             return x

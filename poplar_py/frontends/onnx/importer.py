@@ -18,6 +18,7 @@ from poplar_py.diagnostics import (
     UnsupportedOp,
 )
 from poplar_py.frontends.onnx import protos
+from poplar_py.frontends.onnx.bounded import lift
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, Result
 from poplar_py.frontends.onnx.proto import TAGS, ProtoReader
@@ -223,6 +224,8 @@ class Scope:
         )
         rule = IMPORT.get((domain, proto.op_type))
         if rule is not None:
+            if any(isinstance(item, Bounded) for item in inputs):
+                return lift(self.builder, node)
             return _listed(rule(self.builder, node))
         body = self._schema_function(proto, node)
         attributes = _with_defaults(node, attributes)

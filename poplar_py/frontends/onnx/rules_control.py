@@ -11,7 +11,7 @@ from poplar_py.diagnostics import InputError, PoplarPyError, ShapeError, Unsuppo
 from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import Node, imports
-from poplar_py.frontends.onnx.values import Item, NeedsStatic, Seq, Val
+from poplar_py.frontends.onnx.values import Bounded, Item, NeedsStatic, Seq, Val
 from poplar_py.ir.core import Graph, Op
 from poplar_py.ops import core, tensor
 from poplar_py.types import TensorType, i32, i64
@@ -289,21 +289,23 @@ def _on_device(state: _Loop) -> list[Item]:
     again, parts = _probe(state)
     steady = again.const is not None and bool(again.const.reshape(-1)[0])
     trip = state.trip
-    if parts and (trip is None or not steady or (state.cond is not None and not _true(state.cond))):
+    if parts and trip is None:
         raise _need(state, "a loop that collects outputs")
+    stops = bool(parts) and not (steady and (state.cond is None or _true(state.cond)))
     buffers = [
         b.const(np.broadcast_to(np.zeros((), p.dtype.numpy), (trip or 0, *p.shape))) for p in parts
     ]
     count = len(carried)
+    passes = [b.const(0, i32)] if stops else []
 
     def step(i: Val, values: list[Val]) -> tuple[Val | None, list[Val]]:
         go, outs, scans = state.run(b.cast(i, i64), values[:count])
         kept = [v for v in outs if isinstance(v, Val)]
-        for buffer, part in zip(values[count:], scans, strict=True):
+        for buffer, part in zip(values[count : count + len(buffers)], scans, strict=True):
             assert isinstance(part, Val)
             update = b.unsqueeze(part, 0)
             kept.append(b.emit(tensor.DynamicUpdate, buffer, update, i, axis=0))
-        return go, kept
+        return go, [*kept, *(done + 1 for done in values[count + len(buffers) :])]
 
     cond = None if state.cond is None else b.reshape(b.flag(state.cond), ())
     if steady and (cond is None or _true(cond)):
@@ -315,11 +317,12 @@ def _on_device(state: _Loop) -> list[Item]:
         limit = b.reshape(b.cast(b.minimum(state.limit, _ENDLESS), i32), ())
     if trip is None and limit is None and cond is None:
         raise UnsupportedOp("the loop never ends", state.n.loc)
-    return list(
-        device_loop(
-            b, step, [*carried, *buffers], trip=-1 if trip is None else trip, limit=limit, cond=cond
-        )
-    )
+    start = [*carried, *buffers, *passes]
+    found = device_loop(b, step, start, trip=-1 if trip is None else trip, limit=limit, cond=cond)
+    if not stops:
+        return list(found)
+    *ends, done = found
+    return [*ends[:count], *(Bounded(end, done) for end in ends[count:])]
 
 
 def _true(val: Val) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from poplar_py.diagnostics import InputError, ShapeError
 from poplar_py.frontends.onnx.builder import MAX_NUMEL, Builder
 from poplar_py.frontends.onnx.node import Node, imports
-from poplar_py.frontends.onnx.values import Bounded, Item, Strings, Val
+from poplar_py.frontends.onnx.values import Item, Strings, Val
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import tensor
 from poplar_py.ops.tensor import check_axis
@@ -82,11 +82,7 @@ def unsqueeze(b: Builder, n: Node) -> Val:
 
 
 @imports("Transpose")
-def transpose(b: Builder, n: Node) -> Item:
-    item = n.raw(0)
-    if isinstance(item, Bounded):
-        perm = n.ints("perm", range(item.val.rank)[::-1])
-        return Bounded(b.transpose(item.val, perm), item.count, list(perm).index(item.axis))
+def transpose(b: Builder, n: Node) -> Val:
     x = n[0]
     return _tagged(b.transpose(x, n.ints("perm", range(x.rank)[::-1])), x)
 

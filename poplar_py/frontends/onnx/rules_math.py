@@ -11,7 +11,7 @@ from poplar_py.diagnostics import InputError, TypeMismatch
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, imports
 from poplar_py.frontends.onnx.rules_narrow import convert
-from poplar_py.frontends.onnx.values import ABSENT, Absent, Bounded, Item, Strings, Val
+from poplar_py.frontends.onnx.values import ABSENT, Absent, Item, Strings, Val
 from poplar_py.ir.core import Op
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import tensor
@@ -228,9 +228,6 @@ def cast(b: Builder, n: Node) -> Item:
     if isinstance(item, Strings):
         return _from_strings(b, n, item, dtype, tag)
     saturate, mode = bool(n.int("saturate", 1)), n.str("round_mode", "up")
-    if isinstance(item, Bounded):
-        inner = convert(b, item.val, dtype, tag, saturate, mode)
-        return Bounded(inner, item.count, item.axis)
     return convert(b, n[0], dtype, tag, saturate, mode)
 
 

@@ -1,7 +1,7 @@
 """ONNX ops whose result size depends on values.
 
-Compress wants its condition known. NonZero, Unique and NonMaxSuppression fill a result of their
-natural bound and count; the host cuts it (see `Bounded`).
+Compress, NonZero, Unique and NonMaxSuppression fill a result of their natural bound and count; the
+host cuts it (see `Bounded`, and `bounded.py` for the ops that go on with it).
 """
 
 from __future__ import annotations
@@ -22,31 +22,28 @@ __all__: list[str] = []
 
 
 @imports("Compress")
-def compress(b: Builder, n: Node) -> Val:
+def compress(b: Builder, n: Node) -> Item:
     x = n[0]
-    keep = np.flatnonzero(b.known(n[1], "the condition of Compress"))
     if n.set("axis"):
         axis = check_axis(n.int("axis"), x.rank)
     else:
         x, axis = b.reshape(x, (x.numel,)), 0
+    if n[1].const is None:
+        return _compressed(b, x, n[1], axis)
+    keep = np.flatnonzero(b.known(n[1], "the condition of Compress"))
     if keep.size and keep.max() >= x.shape[axis]:
         raise ShapeError(f"the condition is longer than axis {axis} of {x.type}", n.loc)
     return b.gather(x, b.const(keep, i32), axis)
 
 
-def _scattered(b: Builder, rows: Val, places: Val, size: int) -> Val:
-    """rows[n, w] moved to places[n] of `size` rows; those sent to `size` are dropped."""
-    start = b.const(np.broadcast_to(np.zeros((), rows.dtype.numpy), (size + 1, rows.shape[1])))
-    return b.slice(b.emit(tensor.Scatter, start, places, rows), 0, 0, size)
-
-
-def _packed(b: Builder, rows: Val, flags: Val) -> tuple[Val, Val]:
-    """The rows[n, w] whose flag[n] is set, in front and in order; how many (i32[])."""
-    size = flags.numel
-    ones = b.cast(flags, i32)
-    before = b.emit(tensor.Cumulative, ones, axis=0, exclusive=True)
-    places = b.select(flags, before, b.const(size, i32))
-    return _scattered(b, rows, places, size), b.sum(ones, (0,))
+def _compressed(b: Builder, x: Val, cond: Val, axis: int) -> Bounded:
+    """By a condition that the device computes; it may be shorter than the axis."""
+    size = cond.shape[0]
+    if size > x.shape[axis]:
+        raise ShapeError(f"the condition is longer than axis {axis} of {x.type}", b.loc)
+    moved = b.swap(b.slice(x, axis, 0, size), 0, axis)
+    rows, count = b.packed(b.reshape(moved, (size, moved.numel // max(size, 1))), cond)
+    return Bounded(b.swap(b.reshape(rows, moved.shape), 0, axis), count, axis)
 
 
 @imports("NonZero")
@@ -59,7 +56,7 @@ def non_zero(b: Builder, n: Node) -> Item:
     b.table(x.numel * len(shape))
     flags = b.reshape(x if x.dtype is bool_ else b.flag(x), (x.numel,))
     table = np.stack([i.reshape(-1) for i in np.indices(shape)], 1)
-    rows, count = _packed(b, b.const(table, i64), flags)
+    rows, count = b.packed(b.const(table, i64), flags)
     return Bounded(b.transpose(rows, (1, 0)), count, 1)
 
 
@@ -86,13 +83,13 @@ def unique(b: Builder, n: Node) -> list[Item]:
         place = b.emit(tensor.Cumulative, ones, axis=0, exclusive=True)
         inverse = b.gather(place, origin, 0)
     to = b.select(first, place, b.const(size, i32))
-    values = b.reshape(_scattered(b, flat, to, size), moved.shape)
+    values = b.reshape(b.scattered(flat, to, size), moved.shape)
     if axis is not None:
         values = b.swap(values, 0, axis)
     columns = b.concat(
         [b.const(np.arange(size)[:, None], i32), b.unsqueeze(b.sum(b.cast(equal, i32), (1,)), 1)], 1
     )
-    columns = b.cast(_scattered(b, columns, to, size), i64)
+    columns = b.cast(b.scattered(columns, to, size), i64)
     count = b.sum(ones, (0,))
     return [
         Bounded(values, count, axis or 0),
@@ -138,7 +135,7 @@ def non_max_suppression(b: Builder, n: Node) -> Bounded:
     table = np.stack([i.reshape(-1) for i in np.indices(scores.shape)[:2]], 1)
     index = b.reshape(b.cast(order, i64), (scores.numel, 1))
     rows = b.concat([b.const(table, i64), index], 1)
-    packed, count = _packed(b, rows, b.reshape(keep, (scores.numel,)))
+    packed, count = b.packed(rows, b.reshape(keep, (scores.numel,)))
     return Bounded(packed, count)
 
 
