@@ -36,6 +36,7 @@ from poplar_py.passes.tile_module import TileModule
 from poplar_py.poplar import program
 from poplar_py.poplar.where import located
 from poplar_py.poplin import create_mat_mul_input
+from poplar_py.poplin.place import reserve
 from poplar_py.poputil.layout import fresh
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def lower_graph(graph: Graph, target: Any) -> TileModule:
     """The tile-level module of a model graph; program 0 runs it once."""
     ctx = LowerContext(target)
     ctx.uses = use_counts(graph)
+    reserve(ctx.whole, _weight_bytes(graph))
     home = _first_ipus(graph)
     matrices = _matrix_inputs(graph)
     for value in graph.inputs:
@@ -99,6 +101,19 @@ def lower_graph(graph: Graph, target: Any) -> TileModule:
         with located(Location("", 0, 0, f"output {name}")):
             _add_output(ctx, value, name)
     return TileModule(ctx.whole, [ctx.prog], ["main"])
+
+
+def _weight_bytes(graph: Graph) -> int:
+    """Bytes of what products and other ops read that does not depend on inputs."""
+    fixed: set[Value] = set()
+    total = 0
+    for op in graph.ops:
+        operands = list(op.operands())
+        if all(v in fixed for v in operands) and not op.regions():
+            fixed.update(op.results)
+            continue
+        total += sum(v.type.nbytes for v in operands if v in fixed)
+    return total
 
 
 def _first_ipus(graph: Graph) -> dict[Value, int | None]:

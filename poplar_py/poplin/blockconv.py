@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from poplar_py.poplin.blocks import Blocks, Finish, Group, base_of
 from poplar_py.poplin.epilogue import Inline
 from poplar_py.poplin.inputs import Job, Shape, channel_lanes, input_tables
 from poplar_py.poplin.lanes import (
-    RowTable,
     Window,
     blocked_copy,
     one_piece,
@@ -23,7 +22,7 @@ from poplar_py.poplin.lanes import (
 )
 from poplar_py.poplin.params import ConvForm
 from poplar_py.poplin.place import TileRange, block_mapping, pad_view, spread
-from poplar_py.poplin.plan import Plan, Problem, make_plan, piece_widths, remember
+from poplar_py.poplin.plan import Machine, Plan, Problem, make_plan, piece_widths, remember
 from poplar_py.poplin.weights import (
     Reduced,
     at_lanes,
@@ -42,6 +41,7 @@ from poplar_py.types import DType, f16, f32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar.groups import ComputeSet
     from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.operands import Operand
 
@@ -76,12 +76,10 @@ def block_conv(
     residual: Tensor | None,
     unit: int = 0,
     matrix: bool = False,
-    joined: bool = True,
 ) -> Tensor:
     """x [N, C, D, H, W] with w [O, C/G, kd, kh, kw], bias [O] and residual [N, O, D', H', W'].
 
-    `matrix`: rows of a matrix product, `unit` of which belong together. `joined`: try to read
-    joined tensors whose blocks are not full as they lie.
+    `matrix`: rows of a matrix product, `unit` of which belong together.
     """
     out = params.output_shape(x.shape, w.shape)
     images = not matrix and lanes_are_images(x, w, params)
@@ -91,36 +89,64 @@ def block_conv(
         x = lanes_of_images(x)
         residual = None if residual is None else lanes_of_images(residual)
     job = Job(graph, prog, name, tiles, x.dtype, params, shape, unit, matrix, images)
+    made = _made(job, x, w, bias, form, residual, joined=True)
+    if made is None:  # joined tensors do not serve as they lie
+        made = _made(job, x, w, bias, form, residual, joined=False)
+    assert made is not None
+    return made
+
+
+def _made(
+    job: Job,
+    x: Tensor,
+    w: Operand,
+    bias: Operand | None,
+    form: Inline,
+    residual: Tensor | None,
+    *,
+    joined: bool,
+) -> Tensor | None:
+    """The product in the graph. `joined`: try to read joined tensors whose blocks are not full as
+    they lie; None when they cannot be."""
     segments = _joined_blocks(job, x, w) if joined else None
     taps: Operand = w
     if segments is not None and isinstance(w, np.ndarray):
         taps = at_lanes(w, segments[1])
-        job = replace(job, shape=replace(shape, c=len(segments[1])), source=segments[0])
-    plan = make_plan(_problem(job))
-    blocks = Blocks(graph, plan, shape.n, job.dtype, prog, name, tiles)
-    groups = blocks.groups()
-    found = input_tables(job, x, groups)
+        job = replace(job, shape=replace(job.shape, c=len(segments[1])), source=segments[0])
+    graph, prog, name, tiles = job.graph, job.prog, job.name, job.tiles
+    extras = (bias is not None) + (residual is not None)
+    plan = make_plan(_problem(job, extras, form.act, residual is not None))
+    blocks = Blocks(graph, plan, job.shape.n, job.dtype, prog, name, tiles)
+    found = input_tables(job, x, blocks.groups())
     if found is None:
-        return block_conv(
-            graph, x, w, bias, params, prog, name, tiles, form, residual, unit, matrix, False
-        )
-    tables, windows = found
+        return None
     remember(graph, name, plan)
-    weights, per_block, first = _weights(job, taps, blocks)
+    stream = _weights(job, taps, blocks)
     finish = Finish(
         form,
         bias_tensor(graph, bias, plan, job.dtype, prog, name),
         residual_lanes(graph, residual, plan, prog, name, tiles),
     )
-    base, view = blocks.output(shape.o, shape.out, name)
+    base, view = blocks.output(job.shape.o, job.shape.out, name)
     target = base if plan.splits == 1 else blocks.partials(f"{name}/partials")
-    cs = graph.add_compute_set(name)
-    for g, table, window in zip(groups, tables, windows, strict=True):
-        _add_group(job, blocks, g, table, window, weights, per_block, first, finish, target, cs)
-    prog.add(Execute(cs))
+    for cs, groups in blocks.steps():
+        for g, table, window in zip(groups, *found, strict=True):
+            edges = blocks.common_edges(g, table, stream.first, finish, target)
+            edges["w"] = blocks.stream_edges(g, base_of(stream.tensor), stream.per_block)
+            _add_group(job, blocks, g, edges, window, finish.form, stream.per_block, cs)
+        prog.add(Execute(cs))
     if plan.splits > 1:
         blocks.reduce(target, base, finish)
     return view
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """Weights in streaming order, elements an input block, each output group's first block."""
+
+    tensor: Tensor
+    per_block: int
+    first: Ints
 
 
 def _joined_blocks(job: Job, x: Tensor, w: Operand) -> tuple[Ints, Ints] | None:
@@ -140,7 +166,7 @@ def lanes_are_images(x: Tensor, w: Operand, params: ConvForm) -> bool:
     return few and n % LANES == 0 and params.groups == 1 and isinstance(w, np.ndarray)
 
 
-def _problem(job: Job) -> Problem:
+def _problem(job: Job, extras: int, act: int, residual: bool) -> Problem:
     s, params = job.shape, job.params
     groups = params.groups
     out_blocks = blocks_of(s.o)
@@ -174,12 +200,17 @@ def _problem(job: Job) -> Problem:
         unit=job.unit,
         nb_limit=limit,
         images=job.images,
+        row_stride=params.strides[1],
+        extras=extras,
+        act=act,
+        residual=residual,
+        memory=job.tiles.memory,
+        machine=Machine.of(job.graph.target),
     )
 
 
 # ---------------------------------------------------------------------- weights and extras
-def _weights(job: Job, w: Operand, blocks: Blocks) -> tuple[Tensor, int, Ints]:
-    """The stream, its elements per input block, and every output group's first input block."""
+def _weights(job: Job, w: Operand, blocks: Blocks) -> _Stream:
     plan, s = blocks.plan, job.shape
     rows, kw, nb = s.kernel_rows, s.kernel[2], plan.nb
     flat = w.reshape((*w.shape[:2], rows, kw))
@@ -205,7 +236,7 @@ def _weights(job: Job, w: Operand, blocks: Blocks) -> tuple[Tensor, int, Ints]:
         tensor = piece_constant(job.graph, data, sizes, lo, hi, job.dtype, name)
     else:
         tensor = _computed_weights(job, flat, blocks, sizes, lo, hi, name)
-    return tensor, per_block, first if plain else reduced.first
+    return _Stream(tensor, per_block, first if plain else reduced.first)
 
 
 def _stream(job: Job, w: npt.NDArray[Any], plan: Plan, reduced: Reduced) -> npt.NDArray[Any]:
@@ -287,38 +318,32 @@ def _add_group(
     job: Job,
     blocks: Blocks,
     g: Group,
-    table: RowTable,
+    edges: dict[str, Edges],
     window: Window,
-    weights: Tensor,
+    finish: Inline,
     per_block: int,
-    first: Ints,
-    finish: Finish,
-    target: Tensor,
-    cs: Any,
+    cs: ComputeSet,
 ) -> None:
-    plan, nb = blocks.plan, blocks.plan.nb
-    partial = plan.splits > 1
-    form = Inline() if partial else finish.form
-    edges = blocks.common_edges(g, table, first, finish, target)
-    edges["w"] = blocks.stream_edges(g, base_of(weights), per_block)
-    kw = job.shape.kernel[2]
-    stride = job.params.strides[2] if g.px > 1 else 1
-    dilation = job.params.dilations[2] if kw > 1 else 1
-    halo = f"{window.left},{window.right},{form.code}"
-    kind = f"{job.dtype.name},{kw},{stride},{dilation},{g.px}"
-    if job.depthwise:
-        codelet = f"poplin::DepthwiseBlock<{kind},{halo}>"
-        out = edges["out"]
-        edges["out"] = Edges.from_runs(out.eptr, out.start, out.length, job.dtype)
-    elif job.images:
-        codelet = f"poplin::LaneConv<{kind},{nb},{halo}>"
-    else:
-        lanes = "1,1" if job.planar else f"{LANES},{LANES}"
-        flag = "true" if partial else "false"
-        codelet = f"poplin::ConvBlock<{kind},{nb},{lanes},{halo},{flag}>"
+    form = Inline() if blocks.plan.splits > 1 else finish
     state: dict[str, Any] = {"lo": form.lo, "hi": form.hi}
     if not job.depthwise and not job.images:
         state |= blocks.hints(g, per_block)
-    order = blocks.order(g)
-    tiles = blocks.tile_of(g)
+    codelet = _codelet(job, blocks.plan, g.px, window, form)
+    order, tiles = blocks.order(g), blocks.tile_of(g)
     job.graph.add_vertices(cs, codelet, tiles, edges, state, order=order, name=job.name)
+
+
+def _codelet(job: Job, plan: Plan, px: int, window: Window, form: Inline) -> str:
+    """The kernel of a vertex of blocks of `px` pixels."""
+    kw = job.shape.kernel[2]
+    stride = job.params.strides[2] if px > 1 else 1
+    dilation = job.params.dilations[2] if kw > 1 else 1
+    halo = f"{window.left},{window.right},{form.code}"
+    kind = f"{job.dtype.name},{kw},{stride},{dilation},{px}"
+    if job.depthwise:
+        return f"poplin::DepthwiseBlock<{kind},{halo}>"
+    if job.images:
+        return f"poplin::LaneConv<{kind},{plan.nb},{halo}>"
+    lanes = "1,1" if job.planar else f"{LANES},{LANES}"
+    flag = "true" if plan.splits > 1 else "false"
+    return f"poplin::ConvBlock<{kind},{plan.nb},{lanes},{halo},{flag}>"

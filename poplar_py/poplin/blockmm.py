@@ -20,7 +20,7 @@ from poplar_py.poplin.epilogue import Inline
 from poplar_py.poplin.lanes import RowTable, Window, blocked_copy, halo_table, one_piece
 from poplar_py.poplin.params import ConvForm
 from poplar_py.poplin.place import TileRange, block_mapping, spread
-from poplar_py.poplin.plan import Problem, make_plan, piece_widths, remember
+from poplar_py.poplin.plan import Machine, Problem, make_plan, piece_widths, remember
 from poplar_py.poputil.blocked import (
     LANES,
     blocks_of,
@@ -31,6 +31,7 @@ from poplar_py.types import DType, dtype_of, f16, f32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar.groups import ComputeSet
     from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.operands import Operand
 
@@ -85,7 +86,44 @@ def computed_mat_mul(
     """a [B, M, K] times b [B, K, N]: [B, M, N]."""
     (batch, m, k), n = a.shape, b.shape[2]
     dtype = dtype_of(a) if isinstance(a, np.ndarray) else a.dtype
-    problem = Problem(
+    problem = _problem(graph, dtype, (batch, m, k, n), tiles, bias is not None, residual, form)
+    plan = make_plan(problem)
+    remember(graph, name, plan)
+    blocks = Blocks(graph, plan, batch, dtype, prog, name, tiles)
+    tables = _row_tables(graph, a, blocks.groups(), dtype, prog, name, tiles)
+    weights = _vector_blocks(graph, b, prog, name, tiles)
+    if residual is not None:
+        residual = residual.dim_shuffle((0, 2, 1)).reshape((batch, n, 1, 1, m))
+    finish = Finish(
+        form,
+        bias_tensor(graph, bias, plan, dtype, prog, name),
+        residual_lanes(graph, residual, plan, prog, name, tiles),
+    )
+    base, view = blocks.output(n, (m,), name)
+    target = base if plan.splits == 1 else blocks.partials(f"{name}/partials")
+    first = np.zeros(plan.output_groups, np.int64)
+    for cs, groups in blocks.steps():
+        for g, table in zip(groups, tables, strict=True):
+            edges = blocks.common_edges(g, table, first, finish, target)
+            edges["w"] = _block_edges(blocks, g, weights, k)
+            _add_group(blocks, g, edges, form, k, cs)
+        prog.add(Execute(cs))
+    if plan.splits > 1:
+        blocks.reduce(target, base, finish)
+    return view.dim_shuffle((0, 2, 1))
+
+
+def _problem(
+    graph: Graph,
+    dtype: DType,
+    sizes: tuple[int, int, int, int],
+    tiles: TileRange,
+    biased: bool,
+    residual: Tensor | None,
+    form: Inline,
+) -> Problem:
+    batch, m, k, n = sizes
+    return Problem(
         size=dtype.size,
         rows=batch,
         width=m,
@@ -98,40 +136,30 @@ def computed_mat_mul(
         chans=LANES,
         tiles=tiles.count,
         read_piece=piece_widths(m)[0],
+        row_weights=True,
+        extras=biased + (residual is not None),
+        act=form.act,
+        residual=residual is not None,
+        memory=tiles.memory,
+        machine=Machine.of(graph.target),
     )
-    plan = make_plan(problem)
-    remember(graph, name, plan)
-    blocks = Blocks(graph, plan, batch, dtype, prog, name, tiles)
-    groups = blocks.groups()
-    tables = _row_tables(graph, a, groups, dtype, prog, name, tiles)
-    weights = _vector_blocks(graph, b, prog, name, tiles)
-    if residual is not None:
-        residual = residual.dim_shuffle((0, 2, 1)).reshape((batch, n, 1, 1, m))
-    finish = Finish(
-        form,
-        bias_tensor(graph, bias, plan, dtype, prog, name),
-        residual_lanes(graph, residual, plan, prog, name, tiles),
-    )
-    base, view = blocks.output(n, (m,), name)
-    target = base if plan.splits == 1 else blocks.partials(f"{name}/partials")
-    cs = graph.add_compute_set(name)
-    first = np.zeros(plan.output_groups, np.int64)
-    for g, table in zip(groups, tables, strict=True):
-        partial = plan.splits > 1
-        used = Inline() if partial else form
-        edges = blocks.common_edges(g, table, first, finish, target)
-        edges["w"] = _block_edges(blocks, g, weights, k)
-        flag = "true" if partial else "false"
-        codelet = f"poplin::MatMulBlock<{dtype.name},{g.px},{plan.nb},{LANES},{used.code},{flag}>"
-        last = blocks.split_bounds[g.split + 1] == problem.in_blocks
-        tail = np.where(last, k - (problem.in_blocks - 1) * LANES, LANES)
-        state = {"tail": tail, "lo": used.lo, "hi": used.hi}
-        order = blocks.order(g)
-        graph.add_vertices(cs, codelet, blocks.tile_of(g), edges, state, order=order, name=name)
-    prog.add(Execute(cs))
-    if plan.splits > 1:
-        blocks.reduce(target, base, finish)
-    return view.dim_shuffle((0, 2, 1))
+
+
+def _add_group(
+    blocks: Blocks, g: Group, edges: dict[str, Edges], finish: Inline, k: int, cs: ComputeSet
+) -> None:
+    """Vertices of one block width; `k` elements are summed, the last block has what is left."""
+    plan = blocks.plan
+    partial = plan.splits > 1
+    form = Inline() if partial else finish
+    flag = "true" if partial else "false"
+    kind = f"{blocks.dtype.name},{g.px},{plan.nb},{LANES}"
+    codelet = f"poplin::MatMulBlock<{kind},{form.code},{flag}>"
+    last = blocks.split_bounds[g.split[g.ptr[:-1]] + 1] == plan.problem.in_blocks
+    tail = np.where(last, k - (plan.problem.in_blocks - 1) * LANES, LANES)
+    state = {"tail": tail, "lo": form.lo, "hi": form.hi}
+    order, tiles = blocks.order(g), blocks.tile_of(g)
+    blocks.graph.add_vertices(cs, codelet, tiles, edges, state, order=order, name=blocks.name)
 
 
 def blocked_constant(graph: Graph, data: npt.NDArray[Any], name: str, tiles: TileRange) -> Tensor:
@@ -255,9 +283,10 @@ def _block_edges(blocks: Blocks, g: Group, weights: Ints, k: int) -> Edges:
     table = weights.reshape((groups, nb, batch, kb)).transpose(0, 2, 3, 1).ravel()
     size = np.full(kb, LANES * LANES, np.int64)
     size[-1] = (k - (kb - 1) * LANES) * LANES
-    lo, hi = blocks.split_bounds[g.split], blocks.split_bounds[g.split + 1]
+    i = g.ptr[:-1]
+    lo, hi = blocks.split_bounds[g.split[i]], blocks.split_bounds[g.split[i] + 1]
     count = (hi - lo) * nb
-    at = ((g.og * batch + g.row) * kb + lo) * nb
+    at = ((g.og[i] * batch + g.row[i]) * kb + lo) * nb
     vertex, rank = ragged(count)
     start = table[at[vertex] + rank]
     length = size[lo[vertex] + rank // nb]

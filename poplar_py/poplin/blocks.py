@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from poplar_py.types import DType, f32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar.groups import ComputeSet
     from poplar_py.poplar.program import Sequence
 
 __all__ = ["Blocks", "Finish", "Group", "base_of"]
@@ -61,24 +63,39 @@ class Finish:
         return self.form.code == 0 and self.bias is None and self.residual is None
 
 
+def _none() -> Ints:
+    return np.zeros(0, np.int64)
+
+
 @dataclass
 class Group:
-    """The vertices of one block width: arrays over vertices in unit order."""
+    """The vertices of one block width in one serial step: arrays over items in unit order.
+
+    `x0`, `piece` are over the blocks along a row. The items of vertex v are `ptr[v]` up to
+    `ptr[v + 1]`: they lie on one tile and share their weights.
+    """
 
     px: int
     x0: Ints
     piece: Ints
-    og: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    split: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    row: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    block: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    og: Ints = field(default_factory=_none)
+    split: Ints = field(default_factory=_none)
+    row: Ints = field(default_factory=_none)
+    block: Ints = field(default_factory=_none)
+    ptr: Ints = field(default_factory=_none)
+
+    def per_vertex(self, count: Ints | int) -> Ints:
+        """Offsets of a list of `count` entries an item, by vertex."""
+        whole = np.broadcast_to(np.asarray(count, np.int64), self.og.shape)
+        return offsets_of(whole)[self.ptr]
 
 
 class Blocks:
     """One product on its way into the graph: units on tiles, output variables, vertex groups.
 
     Rows are numbered batch-major (`rows` = batch x `lines`). A unit is (output group, split, row,
-    piece); its blocks share a tile.
+    piece); its blocks share a tile. Units of an output group and split that share a tile are a
+    slot (`slot` [rows, pieces] numbers them). `step` [output groups, splits]: serial step of each.
     """
 
     def __init__(
@@ -96,15 +113,26 @@ class Blocks:
         self.rows = plan.problem.rows
         self.lines = self.rows // batch
         self.pieces = np.array(plan.pieces, np.int64)
-        units = plan.output_groups * plan.splits * self.rows * len(self.pieces)
-        shape = (plan.output_groups, plan.splits, self.rows, len(self.pieces))
-        self.unit_tile: Tiles = spread(units, tiles).reshape(shape)
+        self.slot: Ints = _slots(self.rows, len(self.pieces), plan.share)
+        outer = np.indices((plan.output_groups, plan.splits))[int(plan.by_inputs)]
+        count = plan.splits if plan.by_inputs else plan.output_groups
+        self.step: Ints = outer * plan.serial // count
+        self.unit_tile: Tiles = self._slot_tiles()[:, :, self.slot]
         bounds = np.arange(plan.splits + 1) * plan.problem.in_blocks // plan.splits
         self.split_bounds: Ints = bounds
 
+    def _slot_tiles(self) -> Tiles:
+        """Tile of every slot [output groups, splits, parts]: each serial step uses all tiles."""
+        parts = int(self.slot.max(initial=0)) + 1
+        tile = np.zeros((*self.step.shape, parts), np.int32)
+        for step in range(self.plan.serial):
+            mine = self.step == step
+            tile[mine] = spread(int(mine.sum()) * parts, self.tiles).reshape((-1, parts))
+        return tile
+
     # ------------------------------------------------------------------ vertices
-    def groups(self) -> list[Group]:
-        """The vertex groups, one for each block width that occurs."""
+    def groups(self, step: int = 0) -> list[Group]:
+        """The vertex groups of a serial step, one for each block width that occurs."""
         begin = offsets_of(self.pieces)[:-1]
         per = -(-self.pieces // self.plan.px)
         piece, rank = ragged(per)
@@ -113,16 +141,27 @@ class Blocks:
         out: list[Group] = []
         for px in sorted(set(width.tolist()), reverse=True):
             pick = width == px
-            group = Group(px, x0[pick], piece[pick])
-            shape = (self.plan.output_groups, self.plan.splits, self.rows, int(pick.sum()))
-            at = [v.ravel() for v in np.indices(shape)]
-            group.og, group.split, group.row, group.block = at
-            out.append(group)
+            out.append(self._group(px, x0[pick], piece[pick], step))
         return out
+
+    def steps(self) -> Iterator[tuple[ComputeSet, list[Group]]]:
+        """A compute set and its vertex groups for every serial step."""
+        for step in range(self.plan.serial):
+            name = f"{self.name}/step{step}" if self.plan.serial > 1 else self.name
+            yield self.graph.add_compute_set(name), self.groups(step)
+
+    def _group(self, px: int, x0: Ints, piece: Ints, step: int) -> Group:
+        og, split = np.nonzero(self.step == step)
+        which, row, block = (v.ravel() for v in np.indices((len(og), self.rows, len(x0))))
+        key = which * (int(self.slot.max(initial=0)) + 1) + self.slot[row, piece[block]]
+        head = np.flatnonzero(np.diff(key, prepend=-1))
+        ptr = np.append(head, len(key)).astype(np.int64)
+        return Group(px, x0, piece, og[which], split[which], row, block, ptr)
 
     def tile_of(self, g: Group) -> Tiles:
         """Tile of every vertex."""
-        return self.unit_tile[g.og, g.split, g.row, g.piece[g.block]]
+        i = g.ptr[:-1]
+        return self.unit_tile[g.og[i], g.split[i], g.row[i], g.piece[g.block[i]]]
 
     def affinity(self, og: Ints, row: Ints, x: Ints) -> Ints:
         """Column 0 of the order: what host threads share the work by, scaled to 0..4095."""
@@ -133,9 +172,10 @@ class Blocks:
         return row * 4096 // self.rows
 
     def order(self, g: Group) -> Ints:
-        """Sort keys: weights stay while rows and pixels go by."""
-        x = g.x0[g.block]
-        return np.stack([self.affinity(g.og, g.row, x), g.og, g.split, g.row, x], 1)
+        """Sort keys of the vertices: weights stay while rows and pixels go by."""
+        i = g.ptr[:-1]
+        og, row, x = g.og[i], g.row[i], g.x0[g.block[i]]
+        return np.stack([self.affinity(og, row, x), og, g.split[i], row, x], 1)
 
     def weight_users(self) -> tuple[Ints, Ints]:
         """First and last tile that uses each (output group, split)'s weights."""
@@ -144,7 +184,7 @@ class Blocks:
 
     # ------------------------------------------------------------------ edges
     def row_edges(self, g: Group, table: RowTable, first: Ints) -> Edges:
-        """x: the runs of the vertex's split; `first` is each output group's first input block."""
+        """x: the runs of each item's split; `first` is each output group's first input block."""
         per = table.start.shape[3]
         blocks = table.start.shape[2]
         lo, hi = self.split_bounds[g.split], self.split_bounds[g.split + 1]
@@ -154,12 +194,13 @@ class Blocks:
         start = table.start.ravel()[at[vertex] + rank]
         length = table.length[rank % per]
         edges = Edges.from_runs(np.arange(len(start) + 1), start, length, self.dtype)
-        return Edges.nested(offsets_of(count), edges)
+        return Edges.nested(g.per_vertex(count), edges)
 
     def stream_edges(self, g: Group, base: int, per_block: int) -> Edges:
         """w: the vertex's part of its group's stream; `per_block` elements an input block."""
-        lo, hi = self.split_bounds[g.split], self.split_bounds[g.split + 1]
-        start = base + (g.og * self.plan.problem.in_blocks + lo) * per_block
+        i = g.ptr[:-1]
+        lo, hi = self.split_bounds[g.split[i]], self.split_bounds[g.split[i] + 1]
+        start = base + (g.og[i] * self.plan.problem.in_blocks + lo) * per_block
         length = (hi - lo) * per_block
         return Edges.from_runs(np.arange(len(start) + 1), start, length, self.dtype)
 
@@ -170,39 +211,44 @@ class Blocks:
         return (((n * p.out_blocks + block) * self.lines + line) * p.width + x) * LANES
 
     def output_edges(self, g: Group, base: int, dtype: DType, partial: bool) -> Edges:
-        """out: NB runs of px pixels; partial sums of split s lie s images on."""
+        """out: NB runs of px pixels an item; partial sums of split s lie s images on."""
         nb, p = self.plan.nb, self.plan.problem
         x = g.x0[g.block]
         block = (g.og * nb)[:, None] + np.arange(nb)
         start = base + self.pixel(block, g.row[:, None], x[:, None])
         if partial:
             start = start + (g.split * (self.rows * p.out_blocks * p.width * LANES))[:, None]
-        return self._lists(start.ravel(), g.px * LANES, len(x), nb, dtype)
+        return self._lists(start.ravel(), g.px * LANES, g.per_vertex(nb), dtype)
 
-    def _lists(self, start: Ints, length: int, n: int, per: int, dtype: DType) -> Edges:
+    def _lists(self, start: Ints, length: int, ptr: Ints, dtype: DType) -> Edges:
+        """Runs of `length` elements; those of vertex v are `ptr[v]` up to `ptr[v + 1]`."""
         runs = Edges.from_runs(
             np.arange(len(start) + 1), start, np.full(len(start), length, np.int64), dtype
         )
-        return Edges.nested(np.arange(n + 1, dtype=np.int64) * per, runs)
+        return Edges.nested(ptr, runs)
+
+    def _no_lists(self, n: int) -> Edges:
+        return self._lists(_none(), 0, np.zeros(n + 1, np.int64), self.dtype)
 
     def bias_edges(self, finish: Finish | None, first: Ints, blocks: int) -> Edges:
         """bias: one run of `blocks` blocks from block `first`, or none."""
         n = len(first)
         if finish is None or finish.bias is None:
-            return self._lists(np.zeros(0, np.int64), 0, n, 0, self.dtype)
+            return self._no_lists(n)
         lanes = self.plan.bias_lanes
         start = base_of(finish.bias) + first * lanes
-        return self._lists(start, blocks * lanes, n, 1, self.dtype)
+        return self._lists(start, blocks * lanes, np.arange(n + 1, dtype=np.int64), self.dtype)
 
     def residual_edges(
-        self, finish: Finish | None, block: Ints, row: Ints, x: Ints, width: int
+        self, finish: Finish | None, block: Ints, at: tuple[Ints, Ints, int], ptr: Ints
     ) -> Edges:
-        """res: a run of `width` pixels for each of `block` [n, nb], or none."""
-        n, nb = block.shape
+        """res: for each of `block` [items, nb] a run of the pixels `at` (row, x, width), or none;
+        `ptr` as in `_lists`."""
         if finish is None or finish.residual is None:
-            return self._lists(np.zeros(0, np.int64), 0, n, 0, self.dtype)
+            return self._no_lists(len(ptr) - 1)
+        row, x, width = at
         start = finish.residual[block, row[:, None], x[:, None]]
-        return self._lists(start.ravel(), width * LANES, n, nb, self.dtype)
+        return self._lists(start.ravel(), width * LANES, ptr, self.dtype)
 
     def common_edges(
         self, g: Group, table: RowTable, first: Ints, finish: Finish, target: Tensor
@@ -214,8 +260,8 @@ class Blocks:
         kept = f32 if partial else self.dtype
         return {
             "out": self.output_edges(g, base_of(target), kept, partial),
-            "bias": self.bias_edges(done, g.og * nb, nb),
-            "res": self.residual_edges(done, block, g.row, g.x0[g.block], g.px),
+            "bias": self.bias_edges(done, g.og[g.ptr[:-1]] * nb, nb),
+            "res": self.residual_edges(done, block, (g.row, g.x0[g.block], g.px), g.per_vertex(nb)),
             "x": self.row_edges(g, table, first),
         }
 
@@ -226,7 +272,8 @@ class Blocks:
         for an equal part of the weights of the vertex in its place in the next group.
         """
         p = self.plan.problem
-        share = len(g.x0) * self.rows
+        items = len(g.x0) * self.rows
+        share = (len(g.ptr) - 1) * items // max(len(g.og), 1)
         pixels = p.rows * p.width * p.stride**2 * p.in_blocks * p.chans * self.dtype.size
         touch = TOUCH_ROWS if pixels > NEAR_CACHE and p.kernel_width == 1 else 0
         none: dict[str, Ints | int] = {"ahead": 0, "line": 0, "lines": 0, "touch": touch}
@@ -235,10 +282,10 @@ class Blocks:
         least = p.in_blocks // self.plan.splits
         nbytes = -(-p.in_blocks // self.plan.splits) * per_block * self.dtype.size
         rows = max(least * p.kernel_rows, 1)
-        lines = -(-nbytes // (64 * share * rows))
+        lines = -(-nbytes // (64 * items * rows))
         if lines > MAX_HINTS:
             return none
-        part: Ints = g.row * len(g.x0) + g.block
+        part: Ints = (g.row * len(g.x0) + g.block)[g.ptr[:-1]]
         first: Ints = part * (lines * rows)
         return none | {"ahead": share, "line": first, "lines": lines}
 
@@ -292,13 +339,14 @@ class Blocks:
             x = begin[pick][at]
             place = self.pixel(block, row, x)
             n = len(place)
+            each = np.arange(n + 1, dtype=np.int64)
             full = np.full(n, width * LANES, np.int64)
             parts = (source + place)[:, None] + np.arange(splits) * image
             edges = {
                 "out": Edges.from_runs(np.arange(n + 1), base + place, full, self.dtype),
                 "bias": self.bias_edges(finish, block, 1),
-                "res": self.residual_edges(finish, block[:, None], row, x, width),
-                "part": self._lists(parts.ravel(), width * LANES, n, splits, f32),
+                "res": self.residual_edges(finish, block[:, None], (row, x, width), each),
+                "part": self._lists(parts.ravel(), width * LANES, each * splits, f32),
             }
             codelet = f"poplin::ReduceBlock<{self.dtype.name},{finish.form.code}>"
             key = np.stack([self.affinity(block // self.plan.nb, row, x), block, row, x], 1)
@@ -307,3 +355,11 @@ class Blocks:
                 cs, codelet, tiles[block, row, pick[at]], edges, state, order=key, name=cs.name
             )
         self.prog.add(Execute(cs))
+
+
+def _slots(rows: int, pieces: int, share: int) -> Ints:
+    """Number of the slot [rows, pieces] when `share` units make one: parts of a row or rows."""
+    row, piece = np.indices((rows, pieces))
+    if share >= pieces:
+        return row // (share // pieces)
+    return row * -(-pieces // share) + piece // share

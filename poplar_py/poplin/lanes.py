@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 Ints = npt.NDArray[np.int64]
+WIDE_KERNEL = 16
+"""Kernels of more columns run in a loop, whose windows come as one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,10 @@ class Window:
 
     @staticmethod
     def of(px: int, params: ConvForm, kernel_width: int, halo: bool) -> Window:
-        """The window of a block; without `halo` all of it is the body."""
+        """The window of a block; without `halo` (or for a wide kernel) all is body."""
         stride, dilation = params.strides[-1], params.dilations[-1]
         reach = (px - 1) * stride + (kernel_width - 1) * dilation + 1
-        if not halo:
+        if not halo or kernel_width > WIDE_KERNEL:
             return Window(px, 0, reach, 0)
         left = min(max(params.pads_lower[-1], 0), reach - 1)
         right = max(0, reach - left - px * stride)

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from poplar_py.poplar.views import View
     from poplar_py.types import DType
 
-__all__ = ["TileRange", "block_mapping", "pad_view", "spread", "tile_range", "zeros"]
+__all__ = [
+    "TileRange",
+    "available",
+    "block_mapping",
+    "pad_view",
+    "reserve",
+    "spread",
+    "tile_range",
+    "zeros",
+]
 
 Ints = npt.NDArray[np.int64]
 Tiles = npt.NDArray[np.int32]
@@ -26,15 +35,35 @@ Tiles = npt.NDArray[np.int32]
 @dataclass(frozen=True, slots=True)
 class TileRange:
     """Tiles `first` to `first + count - 1`. `turn` differs from product to product, so that small
-    ones do not all begin on the first tile."""
+    ones do not all begin on the first tile. `memory`: the share of a tile's memory that a step may
+    take (PopLibs' availableMemoryProportion)."""
 
     first: int
     count: int
     turn: int = 0
+    memory: float = 0.6
 
 
 _turns: weakref.WeakKeyDictionary[Graph, int] = weakref.WeakKeyDictionary()
 _GOLDEN = 0x9E3779B1
+
+
+_resident: weakref.WeakKeyDictionary[Graph, float] = weakref.WeakKeyDictionary()
+AVAILABLE = 0.6
+"""Share of a tile's memory that a product may take (PopLibs' availableMemoryProportion)."""
+OTHERS = 0.2
+"""Share of a tile's memory kept for code, vertices and what else is alive."""
+
+
+def reserve(graph: Graph, nbytes: int) -> None:
+    """Tells the planner that constants of `nbytes` in all will lie on every tile of the graph."""
+    target = graph.target
+    _resident[graph.get_top_level_graph()] = nbytes / (target.num_tiles * target.bytes_per_tile)
+
+
+def available(graph: Graph) -> float:
+    """The share of a tile's memory that a product of the graph may take."""
+    return max(min(AVAILABLE, 1 - OTHERS - _resident.get(graph.get_top_level_graph(), 0.0)), 0.05)
 
 
 def tile_range(graph: Graph, tiles: tuple[int, int] | TileRange | None) -> TileRange:
@@ -42,7 +71,7 @@ def tile_range(graph: Graph, tiles: tuple[int, int] | TileRange | None) -> TileR
     if tiles is None:
         turn = _turns.get(graph, 0)
         _turns[graph] = turn + 1
-        return TileRange(0, graph.target.num_tiles, turn)
+        return TileRange(0, graph.target.num_tiles, turn, available(graph))
     return tiles if isinstance(tiles, TileRange) else TileRange(*tiles)
 
 

@@ -1,9 +1,10 @@
 """Register-block kernels: 16 output channels a vector, PX pixels x NB vectors of sums in registers.
 
-A *row* of x is a run of pixels, each of CB channels PITCH elements apart; the first EL pixels and the
-last ER pixels a block needs may come as runs of their own, so that a halo is read from the neighbouring
-pieces (or from a shared run of zeros) in place. Rows follow one another input block by input block,
-kernel row by kernel row, and w holds [row][c][nb][kx][16] in the same order: one stream.
+A vertex makes one or more *items* with the same weights, each of PX pixels. A *row* of x is a run of
+pixels, each of CB channels PITCH elements apart; the first EL pixels and the last ER pixels a block
+needs may come as runs of their own, so that a halo is read from the neighbouring pieces (or from a
+shared run of zeros) in place. Rows follow one another item by item, input block by input block, kernel
+row by kernel row, and w holds [row][c][nb][kx][16] in the same order: one stream, read once an item.
 
 Sums are f32, each product fused (one rounding), in the order row, channel, kernel column. Bias, then
 residual, then activation: EP = ACT + 16 * POST; POST adds the residual after the activation.
@@ -79,13 +80,55 @@ def widen(wide, at, v):
     store16(wide, at, v)
 
 
+def add_biases(acc, bias, NB, PX):
+    """The bias of every output block, where there is one."""
+    if len(bias) > 0:
+        for nb in unroll(NB):
+            for p in unroll(PX):
+                acc[nb * PX + p] = acc[nb * PX + p] + load16(bias[0], nb * 16)
+
+
+def add_residual(acc, res, first, NB, PX):
+    """NB runs of PX pixels from run `first` on, where there are any."""
+    if len(res) > 0:
+        for nb in unroll(NB):
+            for p in unroll(PX):
+                acc[nb * PX + p] = acc[nb * PX + p] + load16(res[first + nb], p * 16)
+
+
+def add_and_activate(acc, res, first, NB, PX, EP, lo, hi):
+    """Residual and activation, in the order that EP says."""
+    if EP // 16 == 0:
+        add_residual(acc, res, first, NB, PX)
+    activate_all(acc, NB * PX, EP % 16, lo, hi)
+    if EP // 16 == 1:
+        add_residual(acc, res, first, NB, PX)
+
+
+def store_blocks(acc, out, first, NB, PX):
+    """NB runs of PX pixels from run `first` of out on."""
+    for nb in unroll(NB):
+        for p in unroll(PX):
+            store16(out[first + nb], p * 16, acc[nb * PX + p])
+
+
+def window_lanes(left, body, right, q, WIN, EL, ER):
+    """The 16 lanes of pixel q of a window that comes in up to three runs."""
+    if q < EL:
+        return load16(left, q * 16)
+    if q >= WIN - ER:
+        return load16(right, (q - WIN + ER) * 16)
+    return load16(body, (q - EL) * 16)
+
+
 @vertex
 class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PARTIAL]):
     """out[nb][p][16] = epilogue(sum over rows, c, kx of w[row][c][nb][kx] x[row][p S + kx DX][c]).
 
-    While it sums, it asks for part of the weights that the vertex `ahead` rows on will stream: `lines`
-    cache lines a row, from line `line`; `touch` rows ahead it asks for its own pixels. Those are hints
-    to the host and nothing else.
+    NB runs of out (and of res) an item. While it sums, it asks for part of the weights that the vertex
+    `ahead` rows on will stream: `lines` cache lines a row, from line `line`; `touch` rows ahead it asks
+    for its own pixels. Those are hints to the host and nothing else. Kernels of more than COLS columns
+    run in a loop over groups of them (their windows come as one run), so that their code stays short.
     """
 
     out: Vector[Output[Vector[f32 if PARTIAL else T, ONE_PTR]]]
@@ -100,88 +143,111 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
     lines: i32
     touch: i32
 
-    ACT = EP % 16
-    POST = EP // 16
     WIN = (PX - 1) * S + (KW - 1) * DX + 1
     HAS_L = 1 if EL > 0 else 0
     STEP = 1 + (1 if EL > 0 else 0) + (1 if ER > 0 else 0)
     U = 2 if CB % 2 == 0 else 1
+    COLS = 8 if KW > 16 else KW
 
     def compute(self) -> None:
-        acc = array(f32x16, NB * PX)
+        items = len(self.out) // NB
+        rows = len(self.x) // self.STEP // items
+        for item in range(items):
+            acc = array(f32x16, NB * PX)
+            self.sum_rows(acc, item * rows, rows)
+            if not PARTIAL:
+                add_biases(acc, self.bias, NB, PX)
+                add_and_activate(acc, self.res, item * NB, NB, PX, EP, self.lo, self.hi)
+            store_blocks(acc, self.out, item * NB, NB, PX)
+
+    def sum_rows(self, acc, first, rows):
+        """The sums of an item whose rows begin at row `first`."""
         wide = array(f32, ((self.WIN + 15) // 16 * 16 if PITCH == 1 else self.WIN * 16) if T is f16 else 1)
         at = 0
-        for r in range(len(self.x) // self.STEP):
+        for k in range(rows):
+            r = first + k
             left = self.x[r * self.STEP]
             body = self.x[r * self.STEP + self.HAS_L]
             right = self.x[r * self.STEP + self.STEP - 1]
-            if KW == 1 and self.touch > 0:
-                later = min(r + self.touch, len(self.x) // self.STEP - 1)
-                ahead = self.x[later * self.STEP + self.HAS_L]
-                for p in unroll(PX):
-                    prefetch(ahead, p * S * PITCH)
-            for j in range(self.lines):
-                at_line = self.line + r * self.lines + j
-                prefetch(self.w, at_line * (64 // size_of(T)), self.ahead)
+            self.ask(r, first + rows - 1)
             if T is f16:
-                if PITCH == 1:
-                    for q in unroll(0, self.WIN, 16):
-                        widen(wide, q, load16(body, q, min(16, self.WIN - q)))
-                else:
-                    for q in unroll(self.WIN):
-                        if q < EL:
-                            widen(wide, q * 16, load16(left, q * 16))
-                        elif q >= self.WIN - ER:
-                            widen(wide, q * 16, load16(right, (q - self.WIN + ER) * 16))
-                        else:
-                            widen(wide, q * 16, load16(body, (q - EL) * PITCH))
+                self.widen_row(wide, left, body, right)
             for c0 in range(0, CB, self.U):
                 for u in unroll(self.U):
                     c = c0 + u
-                    wv = array(f32x16, NB * KW)
-                    for j in unroll(NB * KW):
-                        wv[j] = load16(self.w, at + (u * NB * KW + j) * 16)
-                    for q in unroll(self.WIN):
-                        if T is f16:
-                            xv = splat16(wide[q * PITCH + c])
-                        elif q < EL:
-                            xv = splat16(left[q * 16 + c])
-                        elif q >= self.WIN - ER:
-                            xv = splat16(right[(q - self.WIN + ER) * 16 + c])
-                        else:
-                            xv = splat16(body[(q - EL) * PITCH + c])
-                        for kx in unroll(KW):
-                            if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
-                                for nb in unroll(NB):
-                                    acc[nb * PX + (q - kx * DX) // S] = fma(
-                                        wv[nb * KW + kx], xv, acc[nb * PX + (q - kx * DX) // S]
-                                    )
+                    if KW == self.COLS:
+                        self.sum_columns(acc, wide, left, body, right, c, 0, at + u * NB * KW * 16, KW)
+                    else:
+                        for k0 in range(0, KW - KW % self.COLS, self.COLS):
+                            self.sum_columns(
+                                acc, wide, left, body, right, c, k0, at + u * NB * KW * 16, self.COLS
+                            )
+                        if KW % self.COLS > 0:
+                            self.sum_columns(
+                                acc,
+                                wide,
+                                left,
+                                body,
+                                right,
+                                c,
+                                KW - KW % self.COLS,
+                                at + u * NB * KW * 16,
+                                KW % self.COLS,
+                            )
                 at = at + self.U * NB * KW * 16
-        if not PARTIAL:
-            if len(self.bias) > 0:
-                for nb in unroll(NB):
-                    for p in unroll(PX):
-                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.bias[0], nb * 16)
-            if self.POST == 0 and len(self.res) > 0:
-                for nb in unroll(NB):
-                    for p in unroll(PX):
-                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
-            activate_all(acc, NB * PX, self.ACT, self.lo, self.hi)
-            if self.POST == 1 and len(self.res) > 0:
-                for nb in unroll(NB):
-                    for p in unroll(PX):
-                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
-        for nb in unroll(NB):
+
+    def ask(self, r, last):
+        """Hints: pixels some rows ahead of row `r`, and part of the next weights."""
+        if KW == 1 and self.touch > 0:
+            later = min(r + self.touch, last)
+            ahead = self.x[later * self.STEP + self.HAS_L]
             for p in unroll(PX):
-                store16(self.out[nb], p * 16, acc[nb * PX + p])
+                prefetch(ahead, p * S * PITCH)
+        for j in range(self.lines):
+            at_line = self.line + r * self.lines + j
+            prefetch(self.w, at_line * (64 // size_of(T)), self.ahead)
+
+    def widen_row(self, wide, left, body, right):
+        """A row's window in f32."""
+        if PITCH == 1:
+            for q in unroll(0, self.WIN, 16):
+                widen(wide, q, load16(body, q, min(16, self.WIN - q)))
+        elif KW == self.COLS:
+            for q in unroll(self.WIN):
+                widen(wide, q * 16, window_lanes(left, body, right, q, self.WIN, EL, ER))
+        else:
+            for q in range(self.WIN):
+                widen(wide, q * 16, load16(body, q * 16))
+
+    def sum_columns(self, acc, wide, left, body, right, c, k0, at, COLS):
+        """Products of channel c with kernel columns k0 to k0 + COLS - 1; `at`: its weights."""
+        wv = array(f32x16, NB * COLS)
+        for nb in unroll(NB):
+            for j in unroll(COLS):
+                wv[nb * COLS + j] = load16(self.w, at + (nb * KW + k0 + j) * 16)
+        for q in unroll((PX - 1) * S + (COLS - 1) * DX + 1):
+            if T is f16:
+                xv = splat16(wide[(k0 * DX + q) * PITCH + c])
+            elif q < EL:
+                xv = splat16(left[q * 16 + c])
+            elif q >= self.WIN - ER:
+                xv = splat16(right[(q - self.WIN + ER) * 16 + c])
+            else:
+                xv = splat16(body[(k0 * DX + q - EL) * PITCH + c])
+            for kx in unroll(COLS):
+                if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
+                    for nb in unroll(NB):
+                        acc[nb * PX + (q - kx * DX) // S] = fma(
+                            wv[nb * COLS + kx], xv, acc[nb * PX + (q - kx * DX) // S]
+                        )
 
 
 @vertex
 class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
     """As ConvBlock with KW = 1, but w has one edge [16, 16] for every input block and nb.
 
-    For operands that are computed: x has one edge [PX rows] an input block, rows PITCH apart; only
-    `tail` of the last block's 16 lanes count.
+    For operands that are computed: x has one edge [PX rows] an item and input block, rows PITCH apart;
+    only `tail` of the last block's 16 lanes count.
     """
 
     out: Vector[Output[Vector[f32 if PARTIAL else T, ONE_PTR]]]
@@ -193,19 +259,27 @@ class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
     lo: f32
     hi: f32
 
-    ACT = EP % 16
-    POST = EP // 16
-
     def compute(self) -> None:
-        acc = array(f32x16, NB * PX)
+        items = len(self.out) // NB
+        blocks = len(self.x) // items
+        for item in range(items):
+            acc = array(f32x16, NB * PX)
+            self.sum_blocks(acc, item * blocks, blocks)
+            if not PARTIAL:
+                add_biases(acc, self.bias, NB, PX)
+                add_and_activate(acc, self.res, item * NB, NB, PX, EP, self.lo, self.hi)
+            store_blocks(acc, self.out, item * NB, NB, PX)
+
+    def sum_blocks(self, acc, first, blocks):
+        """The sums of an item whose input blocks begin at edge `first` of x."""
         wide = array(f32, PX * 16 if T is f16 else 1)
-        for r in range(len(self.x)):
-            body = self.x[r]
+        for r in range(blocks):
+            body = self.x[first + r]
             if T is f16:
                 for p in unroll(PX):
                     widen(wide, p * 16, load16(body, p * PITCH))
             lanes = 16
-            if r == len(self.x) - 1:
+            if r == blocks - 1:
                 lanes = self.tail
             for c in range(lanes):
                 wv = array(f32x16, NB)
@@ -218,30 +292,13 @@ class MatMulBlock(Vertex, Generic[T, PX, NB, PITCH, EP, PARTIAL]):
                         xv = splat16(body[p * PITCH + c])
                     for nb in unroll(NB):
                         acc[nb * PX + p] = fma(wv[nb], xv, acc[nb * PX + p])
-        if not PARTIAL:
-            if len(self.bias) > 0:
-                for nb in unroll(NB):
-                    for p in unroll(PX):
-                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.bias[0], nb * 16)
-            if self.POST == 0 and len(self.res) > 0:
-                for nb in unroll(NB):
-                    for p in unroll(PX):
-                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
-            activate_all(acc, NB * PX, self.ACT, self.lo, self.hi)
-            if self.POST == 1 and len(self.res) > 0:
-                for nb in unroll(NB):
-                    for p in unroll(PX):
-                        acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
-        for nb in unroll(NB):
-            for p in unroll(PX):
-                store16(self.out[nb], p * 16, acc[nb * PX + p])
 
 
 @vertex
 class DepthwiseBlock(Vertex, Generic[T, KW, S, DX, PX, EL, ER, EP]):
-    """out[p][16] = epilogue(sum over rows, kx of w[row][kx][16] x[row][p S + kx DX][16])."""
+    """out[item][p][16] = epilogue(sum over rows, kx of w[row][kx][16] x[item][row][p S + kx DX][16])."""
 
-    out: Output[Vector[T, ONE_PTR]]
+    out: Vector[Output[Vector[T, ONE_PTR]]]
     bias: Vector[Input[Vector[T, ONE_PTR]]]
     res: Vector[Input[Vector[T, ONE_PTR]]]
     w: Input[Vector[T, ONE_PTR]]
@@ -249,50 +306,51 @@ class DepthwiseBlock(Vertex, Generic[T, KW, S, DX, PX, EL, ER, EP]):
     lo: f32
     hi: f32
 
-    ACT = EP % 16
-    POST = EP // 16
     WIN = (PX - 1) * S + (KW - 1) * DX + 1
     HAS_L = 1 if EL > 0 else 0
     STEP = 1 + (1 if EL > 0 else 0) + (1 if ER > 0 else 0)
 
     def compute(self) -> None:
-        acc = array(f32x16, PX)
-        for r in range(len(self.x) // self.STEP):
-            left = self.x[r * self.STEP]
-            body = self.x[r * self.STEP + self.HAS_L]
-            right = self.x[r * self.STEP + self.STEP - 1]
-            wv = array(f32x16, KW)
+        rows = len(self.x) // self.STEP // len(self.out)
+        for item in range(len(self.out)):
+            acc = array(f32x16, PX)
+            for k in range(rows):
+                r = item * rows + k
+                self.sum_row(acc, r * self.STEP, k * KW * 16)
+            add_biases(acc, self.bias, 1, PX)
+            add_and_activate(acc, self.res, item, 1, PX, EP, self.lo, self.hi)
+            store_blocks(acc, self.out, item, 1, PX)
+
+    def sum_row(self, acc, first, at):
+        """The products of one row, whose runs begin at run `first` and whose weights lie at `at`."""
+        left = self.x[first]
+        body = self.x[first + self.HAS_L]
+        right = self.x[first + self.STEP - 1]
+        if KW > 16:  # one column at a time: the window is one run
+            for kx in range(KW):
+                wv = load16(self.w, at + kx * 16)
+                for p in unroll(PX):
+                    acc[p] = fma(wv, load16(body, (p * S + kx * DX) * 16), acc[p])
+        else:
+            self.sum_window(acc, left, body, right, at)
+
+    def sum_window(self, acc, left, body, right, at):
+        """The products of one row, every pixel loaded once."""
+        wv = array(f32x16, KW)
+        for kx in unroll(KW):
+            wv[kx] = load16(self.w, at + kx * 16)
+        for q in unroll(self.WIN):
+            xv = window_lanes(left, body, right, q, self.WIN, EL, ER)
             for kx in unroll(KW):
-                wv[kx] = load16(self.w, (r * KW + kx) * 16)
-            for q in unroll(self.WIN):
-                if q < EL:
-                    xv = load16(left, q * 16)
-                elif q >= self.WIN - ER:
-                    xv = load16(right, (q - self.WIN + ER) * 16)
-                else:
-                    xv = load16(body, (q - EL) * 16)
-                for kx in unroll(KW):
-                    if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
-                        acc[(q - kx * DX) // S] = fma(wv[kx], xv, acc[(q - kx * DX) // S])
-        if len(self.bias) > 0:
-            for p in unroll(PX):
-                acc[p] = acc[p] + load16(self.bias[0], 0)
-        if self.POST == 0 and len(self.res) > 0:
-            for p in unroll(PX):
-                acc[p] = acc[p] + load16(self.res[0], p * 16)
-        activate_all(acc, PX, self.ACT, self.lo, self.hi)
-        if self.POST == 1 and len(self.res) > 0:
-            for p in unroll(PX):
-                acc[p] = acc[p] + load16(self.res[0], p * 16)
-        for p in unroll(PX):
-            store16(self.out, p * 16, acc[p])
+                if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
+                    acc[(q - kx * DX) // S] = fma(wv[kx], xv, acc[(q - kx * DX) // S])
 
 
 @vertex
 class LaneConv(Vertex, Generic[T, KW, S, DX, PX, NB, EL, ER, EP]):
     """Lanes are 16 images: out[nb][p] = epilogue(sum over rows, kx of w[row][kx][nb] x[row][p S + kx DX]).
 
-    Weights and biases are scalars, one bias for each of NB outputs.
+    Weights and biases are scalars, one bias for each of NB outputs; NB runs of out an item.
     """
 
     out: Vector[Output[Vector[T, ONE_PTR]]]
@@ -303,51 +361,53 @@ class LaneConv(Vertex, Generic[T, KW, S, DX, PX, NB, EL, ER, EP]):
     lo: f32
     hi: f32
 
-    ACT = EP % 16
-    POST = EP // 16
     WIN = (PX - 1) * S + (KW - 1) * DX + 1
     HAS_L = 1 if EL > 0 else 0
     STEP = 1 + (1 if EL > 0 else 0) + (1 if ER > 0 else 0)
 
     def compute(self) -> None:
-        acc = array(f32x16, NB * PX)
-        for r in range(len(self.x) // self.STEP):
-            left = self.x[r * self.STEP]
-            body = self.x[r * self.STEP + self.HAS_L]
-            right = self.x[r * self.STEP + self.STEP - 1]
-            wv = array(f32x16, NB * KW)
-            for j in unroll(NB * KW):
-                wv[j] = splat16(f32(self.w[r * NB * KW + j]))
-            for q in unroll(self.WIN):
-                if q < EL:
-                    xv = load16(left, q * 16)
-                elif q >= self.WIN - ER:
-                    xv = load16(right, (q - self.WIN + ER) * 16)
-                else:
-                    xv = load16(body, (q - EL) * 16)
-                for kx in unroll(KW):
-                    if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
-                        for nb in unroll(NB):
-                            acc[nb * PX + (q - kx * DX) // S] = fma(
-                                wv[kx * NB + nb], xv, acc[nb * PX + (q - kx * DX) // S]
-                            )
-        if len(self.bias) > 0:
-            for nb in unroll(NB):
-                for p in unroll(PX):
-                    acc[nb * PX + p] = acc[nb * PX + p] + splat16(f32(self.bias[0][nb]))
-        if self.POST == 0 and len(self.res) > 0:
-            for nb in unroll(NB):
-                for p in unroll(PX):
-                    acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
-        for k in unroll(NB * PX):
-            acc[k] = activate(acc[k], self.ACT, self.lo, self.hi)
-        if self.POST == 1 and len(self.res) > 0:
-            for nb in unroll(NB):
-                for p in unroll(PX):
-                    acc[nb * PX + p] = acc[nb * PX + p] + load16(self.res[nb], p * 16)
-        for nb in unroll(NB):
-            for p in unroll(PX):
-                store16(self.out[nb], p * 16, acc[nb * PX + p])
+        items = len(self.out) // NB
+        rows = len(self.x) // self.STEP // items
+        for item in range(items):
+            acc = array(f32x16, NB * PX)
+            for k in range(rows):
+                self.sum_row(acc, (item * rows + k) * self.STEP, k * NB * KW)
+            if len(self.bias) > 0:
+                for nb in unroll(NB):
+                    for p in unroll(PX):
+                        acc[nb * PX + p] = acc[nb * PX + p] + splat16(f32(self.bias[0][nb]))
+            add_and_activate(acc, self.res, item * NB, NB, PX, EP, self.lo, self.hi)
+            store_blocks(acc, self.out, item * NB, NB, PX)
+
+    def sum_row(self, acc, first, at):
+        """The products of one row, whose runs begin at run `first` and whose weights lie at `at`."""
+        left = self.x[first]
+        body = self.x[first + self.HAS_L]
+        right = self.x[first + self.STEP - 1]
+        if KW > 16:  # one column at a time: the window is one run
+            for kx in range(KW):
+                for nb in unroll(NB):
+                    wv = splat16(f32(self.w[at + kx * NB + nb]))
+                    for p in unroll(PX):
+                        acc[nb * PX + p] = fma(
+                            wv, load16(body, (p * S + kx * DX) * 16), acc[nb * PX + p]
+                        )
+        else:
+            self.sum_window(acc, left, body, right, at)
+
+    def sum_window(self, acc, left, body, right, at):
+        """The products of one row, every pixel loaded once."""
+        wv = array(f32x16, NB * KW)
+        for j in unroll(NB * KW):
+            wv[j] = splat16(f32(self.w[at + j]))
+        for q in unroll(self.WIN):
+            xv = window_lanes(left, body, right, q, self.WIN, EL, ER)
+            for kx in unroll(KW):
+                if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
+                    for nb in unroll(NB):
+                        acc[nb * PX + (q - kx * DX) // S] = fma(
+                            wv[kx * NB + nb], xv, acc[nb * PX + (q - kx * DX) // S]
+                        )
 
 
 @vertex
@@ -377,58 +437,3 @@ class ReduceBlock(Vertex, Generic[T, EP]):
             if self.POST == 1 and len(self.res) > 0:
                 v = v + load16(self.res[0], i)
             store16(self.out, i, v)
-
-
-@vertex
-class TransposeBlock(Vertex, Generic[T]):
-    """Blocks of 16 x 16: out[b][j][i] = x[b][i][j]; one edge of x for every block of out."""
-
-    out: Output[Vector[T, ONE_PTR]]
-    x: Vector[Input[Vector[T, ONE_PTR]]]
-
-    def compute(self) -> None:
-        for b in range(len(self.x)):
-            row = self.x[b]
-            tile = array(f32x16, 16)
-            for i in unroll(16):
-                tile[i] = load16(row, i * 16)
-            transpose16(tile)
-            for i in unroll(16):
-                store16(self.out, b * 256 + i * 16, tile[i])
-
-
-@vertex
-class LaneBlock(Vertex, Generic[T]):
-    """out[low + j][i] = x[i][step j]: up to 16 rows of `width` elements become lanes side by side.
-
-    `low` vectors before and `high` behind are zero, and so are the lanes without a row.
-    """
-
-    out: Output[Vector[T, ONE_PTR]]
-    x: Vector[Input[Vector[T, ONE_PTR]]]
-    width: i32
-    low: i32
-    high: i32
-    step: i32
-
-    def compute(self) -> None:
-        zero = splat16(0.0)
-        for j in range(self.low):
-            store16(self.out, j * 16, zero)
-        for j0 in range(0, self.width, 16):
-            n = min(self.width - j0, 16)
-            tile = array(f32x16, 16)
-            for i in unroll(16):
-                if i < len(self.x):
-                    row = self.x[i]
-                    if self.step == 1:
-                        tile[i] = load16(row, j0, n)
-                    else:
-                        at = min(i32x16(iota16()) + splat16(j0), splat16(self.width - 1))
-                        tile[i] = gather(row, at * splat16(self.step))
-            transpose16(tile)
-            for j in unroll(16):
-                if j < n:
-                    store16(self.out, (self.low + j0 + j) * 16, tile[j])
-        for j in range(self.high):
-            store16(self.out, (self.low + self.width + j) * 16, zero)
