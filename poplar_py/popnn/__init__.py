@@ -26,6 +26,7 @@ from poplar_py.popnn.group_norm import (
 )
 from poplar_py.popnn.loss import arg_max, arg_min, calc_accuracy, calc_loss, max_and_arg_max
 from poplar_py.popnn.norm import layer_norm, log_softmax, softmax
+from poplar_py.popnn.pool_gradient import avg_pool_input_gradient, max_pool_input_gradient
 from poplar_py.popnn.pooling import PoolParams, avg_pool, max_pool
 from poplar_py.popnn.recurrent import gru, lstm, rnn
 from poplar_py.popnn.resizing import resize
@@ -36,6 +37,7 @@ __all__ = [
     "arg_max",
     "arg_min",
     "avg_pool",
+    "avg_pool_input_gradient",
     "batch_norm_gradients",
     "batch_norm_param_gradients",
     "batch_norm_statistics",
@@ -58,6 +60,7 @@ __all__ = [
     "lstm",
     "max_and_arg_max",
     "max_pool",
+    "max_pool_input_gradient",
     "non_linearity",
     "non_linearity_in_place",
     "non_linearity_input_gradient",
