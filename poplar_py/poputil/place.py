@@ -18,15 +18,23 @@ __all__ = ["interval_mapping", "place_near", "spread_tiles"]
 Ints = npt.NDArray[np.int64]
 Tiles = npt.NDArray[np.int32]
 WORKERS = 6
+STRIDE = 97
+"""Tiles that the beginning of small steps moves on with every compute set."""
 
 
 def spread_tiles(graph: Graph, count: int) -> Tiles:
-    """Tiles for `count` vertices of equal work, in order, evenly over the machine."""
+    """Tiles for `count` vertices of equal work, in order, evenly over the machine.
+
+    Few vertices lie on neighbouring tiles of one IPU; where they begin moves on with the graph, so
+    that small steps do not all put their code and data on the same tiles.
+    """
     tiles = graph.num_tiles
     index = np.arange(count, dtype=np.int64)
-    if count <= tiles:
-        return index.astype(np.int32)
-    return (index * tiles // count).astype(np.int32)
+    if count > tiles:
+        return (index * tiles // count).astype(np.int32)
+    room = min(tiles, graph.target.tiles_per_ipu) - count
+    start = STRIDE * len(graph.compute_sets) % (room + 1) if room > 0 else 0
+    return (index + start).astype(np.int32)
 
 
 def place_near(graph: Graph, flat: Tensor, first: Ints) -> Tiles:

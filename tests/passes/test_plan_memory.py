@@ -10,6 +10,7 @@ from poplar_py.passes.memory_fit import region_use
 from poplar_py.passes.plan_memory import MemoryPlan
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.program import Execute, Sequence
+from poplar_py.poputil.place import spread_tiles
 from poplar_py.target.target import Target
 from poplar_py.types import f32
 
@@ -72,3 +73,19 @@ def test_data_lies_in_both_regions() -> None:
     assert interleaved[2] == exe.memory.total[2] - 208 * KIB
     assert (executable + interleaved == exe.memory.total).all()
     assert (executable[:2] == exe.memory.total[:2]).all()
+
+
+def test_small_steps_begin_on_other_tiles() -> None:
+    first: list[list[int]] = []
+    for _ in range(2):
+        graph = Graph(Target.ipu("gc200", 2, 64))
+        first.append([])
+        for k in range(12):
+            graph.add_compute_set(f"step {k}")
+            tiles = spread_tiles(graph, 8)
+            assert (tiles[1:] == tiles[:-1] + 1).all()
+            assert tiles[-1] < 64, "one IPU holds a small step"
+            first[-1].append(int(tiles[0]))
+    assert first[0] == first[1], "the same graph has the same tiles"
+    assert len(set(first[0])) > 8
+    assert spread_tiles(graph, 300).max() == 127
