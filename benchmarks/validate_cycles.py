@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
@@ -184,7 +185,10 @@ def main() -> None:
     args = parser.parse_args()
     items: list[dict[str, Any]] = json.loads(args.rows.read_text())["workloads"]
     wanted = [KINDS[args.kind]] if args.kind else list(BUILD)
-    rows = [compare(i) for i in items if i["workload"] in wanted and "gc200" in i]
+    chosen = [i for i in items if i["workload"] in wanted and "gc200" in i]
+    rows: list[Row] = []
+    for item in track(chosen, "compiling", console=Console(stderr=True)):
+        rows.append(compare(item))
     kinds = [k for k in wanted if any(r.kind == k for r in rows)]
     summaries = [summary(k, [r for r in rows if r.kind == k]) for k in kinds]
     summaries += [summary("all", rows)] if len(kinds) > 1 else []

@@ -1,7 +1,7 @@
 """Elementary functions as LLVM text: the same operations for a scalar and for every lane.
 
 f32: exp, exp2, log, tanh, erf, sigmoid, rsqrt in f32 with fma (at most 3 ulp); the other functions
-compute in f64 and round once at the end. f64: the C library, lane by lane. The polynomials are
+compute in f64 and round once at the end. f64: `math_f64`, at most 1 ulp. The polynomials are
 Chebyshev fits made for these ranges. Fitted ranges and errors stand beside the coefficients.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from poplar_py.codegen import mathlib64
+from poplar_py.codegen import math_f64, mathlib64
 from poplar_py.codegen.emit_core import Emitter, const_text, llvm_type
 from poplar_py.codegen.lanes import Lanes, poly, select
 from poplar_py.codelets.codelet_ir import Ty
@@ -261,12 +261,6 @@ _F32: dict[str, Callable[[Lanes], Lanes]] = {
     "erf": erf,
 }
 
-_LIBM = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh "
-    "erf pow atan2".split()
-)
-
 
 def unary(e: Emitter, op: str, x: str, ty: Ty) -> str:
     """A function of one f32 or f64 value (scalar or lanes)."""
@@ -277,14 +271,7 @@ def unary(e: Emitter, op: str, x: str, ty: Ty) -> str:
         if op in _F32:
             return _F32[op](value).text
         return mathlib64.UNARY[op](value.to_float(f64)).to_float(f32).text
-    if op == "sigmoid":
-        return _sigmoid64(value).text
-    return _libm(e, op, ty, x)
-
-
-def _sigmoid64(x: Lanes) -> Lanes:
-    t = Lanes(x.e, _libm(x.e, "exp", x.ty, (-x.abs()).text), x.ty)
-    return select(x < 0.0, t, x.const(1.0)) / (t + 1.0)
+    return select(value.is_nan(), value, math_f64.UNARY[op](value)).text
 
 
 def binary(e: Emitter, op: str, a: str, b: str, ty: Ty) -> str:
@@ -292,18 +279,4 @@ def binary(e: Emitter, op: str, a: str, b: str, ty: Ty) -> str:
     if ty.dtype is f32:
         x, y = Lanes(e, a, ty).to_float(f64), Lanes(e, b, ty).to_float(f64)
         return mathlib64.BINARY[op](x, y).to_float(f32).text
-    return _libm(e, op, ty, a, b)
-
-
-def _libm(e: Emitter, op: str, ty: Ty, *args: str) -> str:
-    """The C library's f64 function, lane by lane."""
-    assert op in _LIBM, op
-    if ty.lanes == 1:
-        return e.call("double", op, *(f"double {a}" for a in args))
-    vector = llvm_type(ty)
-    result = "poison"
-    for lane in range(ty.lanes):
-        parts = [e.op(f"extractelement {vector} {a}, i32 {lane}") for a in args]
-        value = e.call("double", op, *(f"double {p}" for p in parts))
-        result = e.op(f"insertelement {vector} {result}, double {value}, i32 {lane}")
-    return result
+    return math_f64.BINARY[op](Lanes(e, a, ty), Lanes(e, b, ty)).text
