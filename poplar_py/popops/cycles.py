@@ -1,10 +1,10 @@
 """Cycles of the reduction vertices as PopLibs' estimators give them, in worker cycles.
 
-PopLibs, popops reduction estimators: a strided reduction takes, for each group of columns that fills
-64 bits, about 11 cycles and for each result 3 and one for every further value; a continuous one
-takes one cycle a group of values and 12 a result, 17 in all besides. Half sums kept in float take
-two accumulations a group. Types other than half and float, products, logic and squares follow the
-issue model of their code.
+PopLibs, popops reduction estimators: a strided reduction takes, for each group of columns that
+fills 64 bits, about 11 cycles and for each result 3 and one for every further value; a continuous
+one takes one cycle a group of values and 12 a result, 17 in all besides. Half sums kept in float
+take two accumulations a group. Types other than half and float, products, logic and squares follow
+the issue model of their code.
 """
 
 from __future__ import annotations
