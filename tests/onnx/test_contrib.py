@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def zero(value: int, signed: bool = False) -> Array:
 
 
 def check(
-    op: str, inputs: list[Array | None], steps: int = 0, outputs: int = 1, **attributes: Any
+    op: str, inputs: Sequence[Array | None], steps: int = 0, outputs: int = 1, **attributes: Any
 ) -> None:
     """The first `outputs` results agree; integers may differ by `steps` (ties of the rounding)."""
     names = [f"i{k}" if x is not None else "" for k, x in enumerate(inputs)]
@@ -154,3 +155,66 @@ def test_dynamic_lstm(direction: str) -> None:
         hidden_size=hidden,
         direction=direction,
     )
+
+
+def test_attention_with_a_past() -> None:
+    past = floats(2, 2, 2, 5, 8)
+    operands = [floats(2, 1, 16), floats(16, 48), floats(48), None, past]
+    check("Attention", operands, outputs=2, num_heads=2, unidirectional=1)
+    keys = [floats(2, 1, 16), floats(2, 1, 16), floats(2, 1, 16), floats(48), None, None]
+    check("MultiHeadAttention", [*keys, *floats(2, 2, 2, 5, 8)], outputs=3, num_heads=2)
+    check("MultiHeadAttention", [floats(2, 3, 16), *floats(2, 2, 2, 5, 8)], num_heads=2)
+
+
+@pytest.mark.parametrize("with_past", [False, True])
+def test_quantised_attention(with_past: bool) -> None:
+    x, w = bytes_(2, 5, 16), bytes_(16, 48, signed=True)
+    operands = [x, w, floats(48), scale(0.02), scale(0.01), None, zero(128), zero(0, True)]
+    past: list[Array | None] = [floats(2, 2, 2, 3, 8)] if with_past else []
+    check("QAttention", [*operands, *past], outputs=1 + with_past, num_heads=2, unidirectional=1)
+
+
+@pytest.mark.parametrize("past", [0, 5])
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_grouped_query_attention(past: int, rotary: int) -> None:
+    new = 1 if past else 4
+    angles = np.outer(np.arange(16), 1 / 10 ** np.arange(8)).astype(np.float32)
+    check(
+        "GroupQueryAttention",
+        [
+            *(floats(1, new, width) for width in (64, 32, 32)),
+            *(floats(1, 2, past, 16) for _ in range(2)),
+            np.asarray([past + new - 1], np.int32),
+            np.asarray(past + new, np.int32),
+            *([np.cos(angles), np.sin(angles)] if rotary else []),
+        ],
+        outputs=3,
+        num_heads=4,
+        kv_num_heads=2,
+        do_rotary=rotary,
+        local_window_size=3,
+    )
+
+
+@pytest.mark.parametrize("paired", [0, 1])
+def test_rotary_embedding(paired: int) -> None:
+    tables = [floats(16, 4), floats(16, 4)]
+    start, each = np.asarray([4], np.int64), np.asarray([[0, 1, 2], [5, 6, 7]], np.int64)
+    check("RotaryEmbedding", [floats(2, 3, 32), start, *tables], interleaved=paired)
+    check("RotaryEmbedding", [floats(2, 4, 3, 8), each, *tables], interleaved=paired)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(("width", "block"), [(64, 32), (40, 16)])
+def test_packed_weights(zeros: bool, width: int, block: int) -> None:
+    blocks = -(-width // block)
+    points: list[Array | None] = [bytes_(8 * -(-blocks // 2))] if zeros else []
+    packed, scales = bytes_(8, blocks, block // 2), np.abs(floats(8 * blocks))
+    operands = [floats(3, width), packed, scales, *points]
+    check("MatMulNBits", operands, K=width, N=8, bits=4, block_size=block)
+
+
+def test_quantised_softmax() -> None:
+    operands = [bytes_(2, 3, 5), scale(0.05), zero(7), scale(1 / 256), zero(0)]
+    check("QLinearSoftmax", operands, 1, axis=-1, opset=13)
+    check("QLinearSoftmax", operands, 1, axis=1, opset=11)

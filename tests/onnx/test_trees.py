@@ -153,3 +153,49 @@ def test_preprocessing() -> None:
         intercepts=[0.5, -0.5],
         targets=2,
     )
+
+
+@pytest.mark.parametrize("kind", ["LINEAR", "POLY", "RBF", "SIGMOID"])
+@pytest.mark.parametrize("one_class", [0, 1])
+def test_support_vectors(kind: str, one_class: int) -> None:
+    r = np.random.default_rng(7)
+    check(
+        "SVMRegressor",
+        ["y"],
+        kernel_type=kind,
+        kernel_params=[0.25, 0.5, 3.0],
+        support_vectors=[float(v) for v in r.normal(size=6 * FEATURES)],
+        coefficients=[float(v) for v in r.normal(size=6)],
+        n_supports=6,
+        rho=[0.2],
+        one_class=one_class,
+    )
+
+
+def test_encoders() -> None:
+    check("FeatureVectorizer", ["y"], inputdimensions=[FEATURES])
+    for version in (2, 4):
+        _check_labels({"values_floats": [0.5, 1.5, 2.5]}, version)
+        _check_labels({"values_int64s": [4, 5, 6]}, version)
+
+
+def _check_labels(values: dict[str, Any], version: int) -> None:
+    """Keys that repeat, are missing, or are not a number."""
+    keys = [0.0, float("nan"), 2.0]
+    floats = "values_floats" in values
+    default: dict[str, Any] = {"default_float": -1.5} if floats else {"default_int64": -7}
+    node = helper.make_node(
+        "LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_floats=keys, **values, **default
+    )
+    kind = F if floats else TensorProto.INT64
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", F, [2, 3])],
+        [helper.make_tensor_value_info("y", kind, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", version)])
+    model.ir_version = 8
+    feeds = {"x": np.asarray([[0, np.nan, 2], [9, 0, 2]], np.float32)}
+    (got,), _ = run(model, feeds)
+    np.testing.assert_array_equal(got, expected(model, feeds)[0])

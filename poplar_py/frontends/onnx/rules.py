@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from poplar_py.frontends.onnx import (
     rules_activation,
+    rules_attention,
     rules_contrib,
+    rules_contrib_quant,
     rules_control,
     rules_conv,
     rules_image,
@@ -31,7 +33,9 @@ from poplar_py.frontends.onnx import (
 
 __all__ = [
     "rules_activation",
+    "rules_attention",
     "rules_contrib",
+    "rules_contrib_quant",
     "rules_control",
     "rules_conv",
     "rules_image",

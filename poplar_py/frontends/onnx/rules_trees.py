@@ -11,11 +11,18 @@ import numpy as np
 from poplar_py.diagnostics import InputError, ShapeError
 from poplar_py.frontends.onnx.builder import MAX_TABLE, Builder
 from poplar_py.frontends.onnx.node import Node, imports
+from poplar_py.frontends.onnx.rules_ml import (
+    chosen,
+    class_labels,
+    feature_table,
+    named,
+    transformed,
+)
 from poplar_py.frontends.onnx.values import Array, Val
 from poplar_py.ir.core import Op
 from poplar_py.ops import elementwise as ew
-from poplar_py.ops import nn, tensor
-from poplar_py.types import f32, i32, i64
+from poplar_py.ops import nn
+from poplar_py.types import f32, i32
 
 __all__: list[str] = []
 
@@ -172,42 +179,24 @@ def _scores(b: Builder, forest: _Forest, x: Val, how: str, base: Sequence[float]
     return total + b.const(np.asarray(base), x.dtype) if len(base) else total
 
 
-def _table(b: Builder, n: Node) -> Val:
-    x = n[0] if n[0].dtype.is_float else b.cast(n[0], f32)
-    if x.rank != 2:
-        x = b.reshape(x, (1, x.numel))
-    return x
-
-
-def _transformed(b: Builder, n: Node, y: Val) -> Val:
-    kind = n.str("post_transform", "NONE")
-    if kind == "NONE":
-        return y
-    if kind == "LOGISTIC":
-        return b.emit(ew.Sigmoid, y)
-    if kind == "SOFTMAX":
-        return b.emit(nn.Softmax, y, axis=-1)
-    raise b.refuse(f"the post transform {kind} is not supported")
-
-
 @imports("TreeEnsembleRegressor", domain=_DOMAIN)
 def tree_regressor(b: Builder, n: Node) -> Val:
-    x = _table(b, n)
+    x = feature_table(b, n)
     forest = _forest(n, "target", n.int("n_targets", 1))
     base = _known(n, "base_values").tolist()
     y = _scores(b, forest, x, n.str("aggregate_function", "SUM"), base)
-    return b.cast(_transformed(b, n, y), f32)
+    return b.cast(transformed(b, n, y), f32)
 
 
 @imports("TreeEnsembleClassifier", domain=_DOMAIN)
 def tree_classifier(b: Builder, n: Node) -> tuple[Val, Val]:
-    x = _table(b, n)
-    labels = _labels(b, n, "classlabels_int64s")
+    x = feature_table(b, n)
+    labels = class_labels(b, n, "classlabels_int64s")
     forest = _forest(n, "class", len(labels))
     used = sorted(set(n.ints("class_ids")))
     scores = b.cast(_scores(b, forest, x, "SUM", _known(n, "base_values").tolist()), f32)
     if len(labels) != 2 or len(used) != 1:
-        return _chosen(b, labels, scores), _transformed(b, n, scores)
+        return chosen(b, labels, scores), transformed(b, n, scores)
     # Two classes with weights for one of them.
     single = b.slice(scores, 1, used[0], 1)
     positive = bool((_known(n, "class_weights") >= 0).all())
@@ -215,48 +204,14 @@ def tree_classifier(b: Builder, n: Node) -> tuple[Val, Val]:
     if positive:
         both = b.concat([1.0 - single, single], 1)
     else:
-        both = _transformed(b, n, b.concat([-single, single], 1))
-    return _named(b, labels, b.cast(b.reshape(sure, (x.shape[0],)), i32)), both
-
-
-def _labels(b: Builder, n: Node, name: str) -> tuple[int, ...]:
-    labels = n.ints(name)
-    if not labels:
-        raise b.refuse("class labels that are strings are not supported")
-    return labels
-
-
-def _chosen(b: Builder, labels: Sequence[int], scores: Val) -> Val:
-    return _named(b, labels, b.emit(tensor.ArgMax, scores, axis=1))
-
-
-def _named(b: Builder, labels: Sequence[int], places: Val) -> Val:
-    if list(labels) == list(range(len(labels))):
-        return b.cast(places, i64)
-    return b.gather(b.const(np.asarray(labels), i64), places, 0)
-
-
-@imports("LinearClassifier", domain=_DOMAIN)
-def linear_classifier(b: Builder, n: Node) -> tuple[Val, Val]:
-    x = b.cast(_table(b, n), f32)
-    labels = _labels(b, n, "classlabels_ints")
-    weights = np.asarray(n.floats("coefficients"), np.float32)
-    if weights.size % x.shape[1]:
-        raise ShapeError(f"{weights.size} coefficients for {x.type}", n.loc)
-    y = b.matmul(x, b.const(weights.reshape(-1, x.shape[1]).T))
-    offset = np.asarray(n.floats("intercepts"), np.float32)
-    y = y + b.const(offset) if offset.size else y
-    if y.shape[1] == 1 and len(labels) == 2:
-        sure = b.emit(ew.Greater, y, b.const(0.0, f32))
-        both = _transformed(b, n, b.concat([-y, y], 1))
-        return _named(b, labels, b.cast(b.reshape(sure, (x.shape[0],)), i32)), both
-    return _chosen(b, labels, y), _transformed(b, n, y)
+        both = transformed(b, n, b.concat([-single, single], 1))
+    return named(b, labels, b.cast(b.reshape(sure, (x.shape[0],)), i32)), both
 
 
 @imports("TreeEnsemble", domain=_DOMAIN)
 def tree_ensemble(b: Builder, n: Node) -> Val:
     """Opset 5: inner nodes and leaves in lists of their own."""
-    x = _table(b, n)
+    x = feature_table(b, n)
     modes = _tensor(n, "nodes_modes")
     if not modes.size or modes.max() > _MEMBER:
         raise InputError("the modes of the nodes are missing or unknown", n.loc)
