@@ -13,16 +13,10 @@ from poplar_py import poplin
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplin import ConvParams, InputTransform, OutputTransform
 from poplar_py.types import DType, f16, f32
-from tests.poplin.mappings import scatter_mapping
+from tests.poplin.setting import Setting, put, whole
 from tests.poplin.test_conv_params import conv_params, reference
-from tests.poplin.test_names import Setting, whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def put(s: Setting, rng: np.random.Generator, array: Array, dtype: DType) -> Any:
-    mapping = scatter_mapping(rng, array.size, 16)
-    return s.put(s.graph.add_variable(dtype, array.shape, mapping=mapping), array)
 
 
 def weight_gradient(z: Array, x: Array, params: ConvParams) -> Array:

@@ -11,18 +11,11 @@ from hypothesis import strategies as st
 from poplar_py import poplin
 from poplar_py.types import DType, f16, f32
 from tests.poplin.cases import sample
-from tests.poplin.mappings import scatter_mapping
+from tests.poplin.setting import Setting, put
 from tests.poplin.test_conv_params import TOLERANCE, conv_params, reference
-from tests.poplin.test_names import Setting
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FLOATS = st.sampled_from([f32, f16])
-
-
-def put(s: Setting, rng: np.random.Generator | None, array: Array, dtype: DType) -> Any:
-    """A variable that holds the array, on random tiles or, without a generator, linearly."""
-    mapping: Any = "linear" if rng is None else scatter_mapping(rng, array.size, 16)
-    return s.put(s.graph.add_variable(dtype, array.shape, mapping=mapping), array)
 
 
 def close(got: Array, want: Array, dtype: DType) -> None:

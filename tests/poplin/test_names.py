@@ -8,43 +8,11 @@ import numpy as np
 import pytest
 
 from poplar_py import poplin, poprand
-from poplar_py.poplar import Engine, Graph, Target, Tensor, program
+from poplar_py.poplar import program
 from poplar_py.types import DType, f16, f32, u32
+from tests.poplin.setting import Setting, whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-class Setting:
-    """A graph with its program and what its variables hold."""
-
-    def __init__(self) -> None:
-        self.graph = Graph(Target.ipu("gc200", 1, 16))
-        self.prog = program.Sequence()
-        self.given: list[tuple[str, Array]] = []
-
-    def put(self, t: Tensor, array: Array) -> Tensor:
-        name = f"in{len(self.given)}"
-        self.graph.create_host_write(name, t)
-        self.given.append((name, array))
-        return t
-
-    def input(self, array: Array, dtype: DType) -> Tensor:
-        return self.put(self.graph.add_variable(dtype, array.shape, mapping="linear"), array)
-
-    def run(self, *outputs: Tensor) -> list[Array]:
-        for i, t in enumerate(outputs):
-            self.graph.create_host_read(f"out{i}", t)
-        engine = Engine(self.graph, self.prog, threads=1)
-        for name, array in self.given:
-            engine.write_tensor(name, array)
-        engine.run(timeout=60)
-        got = [engine.read_tensor(f"out{i}").reshape(t.shape) for i, t in enumerate(outputs)]
-        engine.close()
-        return got
-
-
-def whole(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
-    return rng.integers(-3, 4, shape).astype(dtype.numpy)
 
 
 @pytest.mark.parametrize("dtype", [f32, f16])

@@ -10,16 +10,10 @@ import pytest
 from poplar_py import poplin
 from poplar_py.diagnostics import ShapeError, TypeMismatch
 from poplar_py.types import DType, f16, f32, f64, i32
-from tests.poplin.mappings import scatter_mapping
-from tests.poplin.test_names import Setting
+from tests.poplin.setting import Setting, put
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"f16": 4e-3, "f32": 2e-5, "f64": 1e-13}
-
-
-def put(s: Setting, rng: np.random.Generator, array: Array, dtype: DType) -> Any:
-    mapping = scatter_mapping(rng, array.size, 16)
-    return s.put(s.graph.add_variable(dtype, array.shape, mapping=mapping), array)
 
 
 def close(got: Array, want: Array, dtype: DType) -> None:

@@ -14,7 +14,7 @@ from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.poplar import Tensor
 from poplar_py.types import DType, f16, f32, f64, i32
 from tests.poplin.cases import sample
-from tests.poplin.test_names import Setting
+from tests.poplin.setting import Setting
 from tests.popnn.test_mappings import both, close
 
 Array = np.ndarray[Any, np.dtype[Any]]

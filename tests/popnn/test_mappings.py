@@ -14,8 +14,8 @@ from poplar_py import popnn
 from poplar_py.poplar import Tensor
 from poplar_py.types import DType
 from tests.poplin.cases import sample
-from tests.poplin.test_mappings import FLOATS, put
-from tests.poplin.test_names import Setting
+from tests.poplin.setting import Setting, put
+from tests.poplin.test_mappings import FLOATS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Build = Callable[..., Tensor | tuple[Tensor, ...]]

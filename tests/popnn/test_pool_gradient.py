@@ -13,7 +13,7 @@ from poplar_py import popnn
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import Tensor
 from poplar_py.types import DType, f32
-from tests.poplin.test_names import Setting, whole
+from tests.poplin.setting import Setting, whole
 from tests.popnn.test_mappings import FLOATS, both, close, pools
 
 Array = np.ndarray[Any, np.dtype[Any]]
