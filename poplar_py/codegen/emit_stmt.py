@@ -143,10 +143,13 @@ def _setstate(k: Kernel, s: Stmt) -> None:
 
 
 def _prefetch(k: Kernel, s: Stmt) -> None:
-    checked, k.checked = k.checked, False
-    later = len(s.args) == 3
-    pointer = _later_address(k, s) if later else address(k, s.args[0], s.args[1])
-    k.checked = checked
+    if len(s.args) == 3:
+        pointer = _later_address(k, s)
+    else:  # the run must be one of its list; where in memory the hint points to does not matter
+        start, _ = reference(k, s.args[0])
+        position = whole_index(k, s.args[1])
+        element = memory_type(s.args[0].ty)
+        pointer = k.e.op(f"getelementptr {element}, ptr {start}, i64 {position}")
     k.e.declares.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
     k.e.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
 

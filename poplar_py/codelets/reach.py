@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Stmt, Ty, walk_stmts
+from poplar_py.codelets.codelet_ir import I32, CodeletIR, Expr, Stmt, Ty, walk_stmts
 from poplar_py.codelets.depth import deep
 from poplar_py.codelets.intervals import (
     ANY,
@@ -24,6 +24,7 @@ from poplar_py.codelets.intervals import (
     bounded_product,
     cast_interval,
     compute,
+    in_type,
     join,
     of_type,
     only_where,
@@ -143,7 +144,11 @@ class _Walk:
             self.loop(s)
         elif s.op in ("abort", "setstate"):
             self.value(s.args[0])
-        elif s.op != "prefetch":  # what a hint names does not matter
+        elif s.op == "prefetch":  # where a hint points to does not matter; see also check
+            self.ref(s.args[0])
+            for a in s.args[1:]:
+                self.value(a)
+        else:
             raise _Unknown
 
     def branch(self, s: Stmt) -> None:
@@ -165,6 +170,7 @@ class _Walk:
         name, step = str(s.attr[0]), int(s.attr[1])
         mark = f" of loop {self.left}"  # no two loops on the way have walked as far
         index, rounds = total_rounds(start, stop, step)
+        index = in_type(index, I32)
         outer, active, recording, before = self.env, self.active, self.recording, self.rounds
         changed = sorted(_assigned(s.body) & outer.keys())
         self.rounds = bounded_product(before, np.maximum(rounds, 1))

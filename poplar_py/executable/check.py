@@ -10,6 +10,8 @@ import numpy as np
 
 from poplar_py.codegen.program_copy import ELEMENT_BYTES
 from poplar_py.codegen.program_words import WORDS, Op
+from poplar_py.codelets.codelet import Codelet
+from poplar_py.codelets.codelet_ir import walk_stmts
 from poplar_py.codelets.rows import FieldSlot, RowLayout, row_layout
 from poplar_py.diagnostics import FileError
 from poplar_py.executable.code import TARGET_WORD
@@ -122,7 +124,8 @@ def _check_table(exe: Executable, t: Table) -> None:
     _need(int(what) < len(exe.codelets), f"unknown kernel {kernel!r}")
     _need(t.tiles is None or len(t.tiles) == n, f"tiles of a table of {kernel} are damaged")
     _check_places(t)
-    layout = row_layout(exe.codelets[int(what)].fields, exe.wide)
+    codelet = exe.codelets[int(what)]
+    layout = row_layout(codelet.fields, exe.wide)
     patched = t.words
     if len(t.patch_at):
         inside = (t.patch_at >= 0) & (t.patch_at < len(t.words))
@@ -134,6 +137,26 @@ def _check_table(exe: Executable, t: Table) -> None:
         _check_rows(layout, words.astype(I8), t.ptr, exe.arena_bytes, kernel)
         if words is patched:
             break
+    _check_hints(codelet, layout, t)
+
+
+def _check_hints(codelet: Codelet, layout: RowLayout, t: Table) -> None:
+    """A hint may name the vertex so many rows on, and reads that row's word where the table has
+    more than twice as many rows left: inside it, if no row is twice as long as another."""
+    distances = [
+        s.args[2] for s in walk_stmts(codelet.ir.body) if s.op == "prefetch" and s.args[2:]
+    ]
+    length = np.diff(t.ptr)
+    for e in distances if t.rows else []:
+        slot = next(
+            (s for s in layout.slots if e.op == "state" and s.field.name == e.attr[0]), None
+        )
+        known = e.op == "const" or (slot is not None and slot.kind == "value" and slot.words == 1)
+        _need(known, f"a hint of {codelet.name} cannot be followed")
+        ahead = np.array([int(e.attr[0])]) if slot is None else t.words[t.ptr[:-1] + slot.word]
+        _need(bool((ahead.astype(I8) < 1 << 31).all()), f"a hint of {codelet.name} points back")
+        alike = int(length.max()) <= 2 * int(length.min())
+        _need(alike or not ahead.any(), f"a hint of {codelet.name} may leave its table")
 
 
 def _check_places(t: Table) -> None:

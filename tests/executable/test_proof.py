@@ -14,6 +14,8 @@ import pytest
 import poplar_py as pp
 from poplar_py.codegen import program_words as isa
 from poplar_py.codegen.emit import emit_kernel
+from poplar_py.codelets.codelet import CodeletLibrary
+from poplar_py.codelets.reach import Sizes, reach_of
 from poplar_py.codelets.rows import row_layout
 from poplar_py.diagnostics import FileError, PoplarPyError
 from poplar_py.driver.executable import INPUT, OUTPUT
@@ -169,6 +171,37 @@ def test_edited_state_is_checked(
     assert not found.any()
 
 
+def test_hints_stay_in_their_table(executables: dict[str, Executable], tmp_path: Path) -> None:
+    """How many rows on a hint looks is a word of the row; what is read there is the table's."""
+    for value, fits in ((1, True), (3, True), (1 << 31, False), (0xFFFFFFFF, False)):
+        exe = again(executables["cnn"], tmp_path)
+        number, table = first_use(exe, "poplin::ConvBlock")
+        slot = row_layout(exe.codelets[number].fields, exe.wide).slot("ahead")
+        table.words = table.words.copy()
+        table.words[table.ptr[:-1] + slot.word] = value
+        exe.codelets[number].builtin = True
+        if fits:
+            assert number in again(exe, tmp_path).proved
+            continue
+        with pytest.raises(FileError, match="points back"):
+            again(exe, tmp_path)
+
+
+def test_hints_name_runs_of_their_list() -> None:
+    """A run that its list does not have is found before a hint looks for it."""
+    library = CodeletLibrary()
+    library.add_source(
+        "@vertex\nclass V(Vertex):\n    x: Vector[Input[Vector[f32, ONE_PTR]]]\n    j: i32\n"
+        "    y: Output[Vector[f32]]\n\n    def compute(self) -> None:\n"
+        "        prefetch(self.x[self.j], 0)\n        self.y[0] = 1.0\n"
+    )
+    ir = library.get("V").ir
+    counts = {"x": np.array([3, 3]), "y": np.array([1, 1])}
+    found = reach_of(ir, Sizes(2, {"j": np.array([2, 3])}, counts, {}))
+    assert found is not None
+    assert found.known.tolist() == [True, False]
+
+
 WORDS = np.array([0, 1, 7, 1 << 12, 20_000, (1 << 31) - 1, 1 << 31, 0xFFFFFFFF], np.uint32)
 
 
@@ -204,10 +237,7 @@ def test_random_edits_never_leave_the_arena(
     assert checked > 0
 
 
-def test_nested_loops_are_not_walked_for_ever(tmp_path: Path) -> None:
-    from poplar_py.codelets.codelet import CodeletLibrary
-    from poplar_py.codelets.reach import Sizes, reach_of
-
+def test_nested_loops_are_not_walked_for_ever() -> None:
     body = (
         "".join("    " * (2 + k) + f"for i{k} in range(2):\n" for k in range(30))
         + "    " * 32
