@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from poplar_py.poplin.plan import MACS
+from poplar_py.poplin.problem import MACS
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from poplar_py.diagnostics import ShapeError
 
-__all__ = ["ConvForm", "ConvParams"]
+__all__ = ["ConvForm"]
 
 Sizes = tuple[int, ...]
 
@@ -101,6 +101,3 @@ def _sizes(values: Sequence[int] | None, rank: int, what: str) -> Sizes:
     if len(values) != rank or min(values, default=1) < 1:
         raise ShapeError(f"{what} {tuple(values)} must be {rank} numbers of at least 1")
     return tuple(int(v) for v in values)
-
-
-ConvParams = ConvForm
