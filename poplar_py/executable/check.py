@@ -143,18 +143,16 @@ def _check_table(exe: Executable, t: Table) -> None:
 def _check_hints(codelet: Codelet, layout: RowLayout, t: Table) -> None:
     """A hint may name the vertex so many rows on, and reads that row's word where the table has
     more than twice as many rows left: inside it, if no row is twice as long as another."""
-    distances = [
-        s.args[2] for s in walk_stmts(codelet.ir.body) if s.op == "prefetch" and s.args[2:]
-    ]
+    hints = [s.args for s in walk_stmts(codelet.ir.body) if s.op == "prefetch"]
     length = np.diff(t.ptr)
-    for e in distances if t.rows else []:
-        slot = next(
-            (s for s in layout.slots if e.op == "state" and s.field.name == e.attr[0]), None
-        )
+    for e in [args[2] for args in hints if len(args) == 3 and t.rows]:
+        name = e.attr[0] if e.op == "state" else ""
+        slot = next((s for s in layout.slots if s.field.name == name), None)
         known = e.op == "const" or (slot is not None and slot.kind == "value" and slot.words == 1)
         _need(known, f"a hint of {codelet.name} cannot be followed")
         ahead = np.array([int(e.attr[0])]) if slot is None else t.words[t.ptr[:-1] + slot.word]
-        _need(bool((ahead.astype(I8) < 1 << 31).all()), f"a hint of {codelet.name} points back")
+        forward = (ahead >= 0) & (ahead < 1 << 31)
+        _need(bool(forward.all()), f"a hint of {codelet.name} points back")
         alike = int(length.max()) <= 2 * int(length.min())
         _need(alike or not ahead.any(), f"a hint of {codelet.name} may leave its table")
 

@@ -211,7 +211,7 @@ def test_random_edits_never_leave_the_arena(
     """Random words of tables: a file is refused, or runs to an end or an error."""
     rng = np.random.default_rng(1)
     refused = ran = checked = 0
-    for k in range(16):
+    for k in range(8):
         exe = again(executables["cnn" if k % 2 else "mlp"], tmp_path)
         for t in exe.tables:
             if t.kernel.startswith("vertex:") and rng.random() < 0.5:
