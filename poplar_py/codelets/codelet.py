@@ -9,9 +9,9 @@ import sys
 import textwrap
 from collections.abc import Callable
 from functools import cache, cached_property
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,23 +20,25 @@ from poplar_py.codelets.cycle_tables import TABLES, TILE_NAMES
 from poplar_py.codelets.cycles import IssueModel
 from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
 from poplar_py.codelets.errors import CodeletError
-from poplar_py.codelets.instantiate import bind_parameters, instance_name, instantiate
 from poplar_py.codelets.pack import Packed, pack, unpack
 from poplar_py.codelets.rows import RowLayout, row_layout
-from poplar_py.codelets.source import (
-    ClassTemplate,
-    SourceModule,
-    is_enum_class,
-    parse_instance,
-    parse_source,
-)
 from poplar_py.diagnostics import DuplicateName, FileError, UnknownName
 from poplar_py.files import read_bytes
+
+if TYPE_CHECKING:
+    from poplar_py.codelets.source import ClassTemplate, SourceModule
 
 __all__ = ["Codelet", "CodeletLibrary", "get", "register_maker"]
 
 Array = np.ndarray[Any, Any]
 _MAKERS: dict[str, Callable[[str], Codelet]] = {}
+_MAKER_HOMES = {"expr::Map": "poplar_py.codelets.expr"}
+"""Modules that register makers; imported when such a name is asked for."""
+
+
+def _front(module: str) -> Any:
+    """A module of the front end, which a program of cached codelets never needs."""
+    return import_module(f"poplar_py.codelets.{module}")
 
 
 def register_maker(prefix: str, make: Callable[[str], Codelet]) -> None:
@@ -184,7 +186,7 @@ class CodeletLibrary:
 
     def add_source(self, text: str, file: str = "<codelets>") -> tuple[str, ...]:
         """Add a source text; returns the full names of its classes."""
-        return self._add(parse_source(text, file))
+        return self._add(_front("source").parse_source(text, file))
 
     def add_file(self, path: str | Path) -> tuple[str, ...]:
         """Add a source file. Raises FileError when it cannot be read."""
@@ -205,7 +207,7 @@ class CodeletLibrary:
                 f"the source of {cls.__name__} is not available", remedy="use add_source"
             )
         text = _text(file) if Path(file).is_file() else ""
-        module = parse_source(_codelet_part(text, "".join(lines), start), file)
+        module = _front("source").parse_source(_codelet_part(text, "".join(lines), start), file)
         module.classes = {cls.__name__: module.classes[cls.__name__]}
         return self._add(module)[0]
 
@@ -234,17 +236,17 @@ class CodeletLibrary:
         if template is None:
             codelet = _builtins().get(name)
         else:
-            codelet = self._instance(template, parse_instance(name)[1])
+            codelet = self._instance(template, _front("source").parse_instance(name)[1])
         self._instances[name] = codelet
         return codelet
 
     def _instance(self, template: ClassTemplate, args: tuple[str, ...]) -> Codelet:
-        bindings = bind_parameters(template, args)
-        name = instance_name(template, bindings)
+        bindings = _front("instantiate").bind_parameters(template, args)
+        name = _front("instantiate").instance_name(template, bindings)
         if name not in self._instances:
             source = f"{template.module.file}\0{template.module.digest}"
             self._instances[name] = _cached(
-                source, name, False, lambda: instantiate(template, bindings)
+                source, name, False, lambda: _front("instantiate").instantiate(template, bindings)
             )
         return self._instances[name]
 
@@ -277,7 +279,7 @@ def _codelet_part(text: str, class_text: str, start: int) -> str:
 def _belongs(node: ast.stmt) -> bool:
     """Constants, functions and enums; vertex classes come on their own."""
     if isinstance(node, ast.ClassDef):
-        return is_enum_class(node)
+        return _front("source").is_enum_class(node)
     if isinstance(node, ast.Assign):
         return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
     if isinstance(node, ast.AnnAssign):
@@ -314,7 +316,7 @@ class _Builtins:
             return
         self.parsed.add(prefix)
         for file, text in self.texts(prefix).items():
-            for template in parse_source(text, f"builtin/{file}").classes.values():
+            for template in _front("source").parse_source(text, f"builtin/{file}").classes.values():
                 if template.full_name in self.templates:
                     raise DuplicateName(f"codelet {template.full_name}", template.loc)
                 self.templates[template.full_name] = template
@@ -323,6 +325,8 @@ class _Builtins:
         found = self.instances.get(name)
         if found is None:
             head = name.partition("<")[0]
+            if head in _MAKER_HOMES:
+                import_module(_MAKER_HOMES[head])
             made = _MAKERS[head](name) if head in _MAKERS else self._from_source(name)
             found = self.instances.setdefault(made.name, made)
             self.instances[name] = found
@@ -334,7 +338,7 @@ class _Builtins:
         return _cached(texts, name, True, lambda: self._instance(prefix, name))
 
     def _instance(self, prefix: str, name: str) -> CodeletIR:
-        head, args = parse_instance(name)
+        head, args = _front("source").parse_instance(name)
         if "::" in head:
             self.parse(prefix)
         template = self.templates.get(head)
@@ -343,7 +347,9 @@ class _Builtins:
                 f"there is no codelet {head!r}",
                 remedy="add its source with add_codelets, or check the namespace",
             )
-        return instantiate(template, bind_parameters(template, args))
+        return _front("instantiate").instantiate(
+            template, _front("instantiate").bind_parameters(template, args)
+        )
 
 
 @cache

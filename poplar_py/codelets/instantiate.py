@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from poplar_py.codelets import lower_calls, lower_flow, lower_match, lower_ops
+from poplar_py.codelets import lower_calls, lower_flow, lower_match, lower_names, lower_ops
 from poplar_py.codelets.arrays import MAX_ARRAY_BYTES, register_arrays
 from poplar_py.codelets.class_fields import class_fields
 from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Field, Ty, walk_stmts
@@ -18,7 +18,13 @@ from poplar_py.types import DType, u32
 
 __all__ = ["bind_parameters", "instance_name", "instantiate"]
 
-_TABLES = (lower_calls, lower_flow, lower_match, lower_ops)  # they fill the tables of handlers
+_TABLES = (
+    lower_calls,
+    lower_flow,
+    lower_match,
+    lower_names,
+    lower_ops,
+)  # they fill the tables of handlers
 
 
 def bind_parameters(template: ClassTemplate, args: tuple[str, ...]) -> dict[str, Value]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -11,31 +10,17 @@ from poplar_py.codelets import build
 from poplar_py.codelets.codelet_ir import I32, Expr, Stmt, Ty, walk_expr
 from poplar_py.codelets.errors import place
 from poplar_py.codelets.fold import FOLDABLE, fold
-from poplar_py.codelets.language_names import (
-    BUILTIN_FUNCTIONS,
-    IPU_NAMES,
-    IPU_REFUSED,
-    LAYOUTS,
-    LIST_LAYOUTS,
-    MATH_BINARY,
-    MATH_UNARY,
-    TYPE_NAMES,
-    VERTEX_BASES,
-    vector_named,
-)
 from poplar_py.codelets.lowering import (
     MAX_EXPR_DEPTH,
     ArrayRef,
     Builtin,
     FieldRef,
     Helper,
-    Local,
     Lowering,
-    SelfRef,
     Value,
     compile_time,
 )
-from poplar_py.codelets.source import EnumType, EnumValue
+from poplar_py.codelets.source import EnumValue
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.types import DType
 
@@ -49,7 +34,6 @@ __all__ = [
     "lower_operands",
     "lower_values",
     "pin",
-    "read_local",
     "rvalue",
     "to_ref",
     "type_value",
@@ -233,122 +217,6 @@ def _constant(low: Lowering, node: ast.Constant) -> Value:
     raise low.fail(node, f"the literal {value!r} is not in the vertex language")
 
 
-def _name(low: Lowering, node: ast.Name) -> Value:
-    name = node.id
-    if name in low.frame.names:
-        return read_local(low.frame.names[name])
-    if name in low.frame.lost:
-        raise low.fail(
-            node,
-            f"{name} may be unassigned here: it was set in a branch or loop only",
-            "assign it before the branch or loop",
-        )
-    if name in low.bindings:
-        return low.bindings[name]
-    module = low.frame.module
-    if name in module.constants:
-        return _module_constant(low, name)
-    if name in module.functions:
-        return Helper(module.functions[name], module)
-    found = TYPE_NAMES.get(name) or vector_named(name)
-    if found is not None:
-        return found
-    if name in LAYOUTS or name in LIST_LAYOUTS:
-        return LAYOUTS.get(name) or LIST_LAYOUTS[name]
-    if name in module.enums:
-        return module.enums[name]
-    if name in BUILTIN_FUNCTIONS or name in VERTEX_BASES or name == "VectorListLayout":
-        return Builtin(name)
-    if name.startswith(_INTRINSIC):
-        return _intrinsic(low, node, name.removeprefix(_INTRINSIC))
-    raise low.fail(node, f"unknown name {name}")
-
-
-_INTRINSIC = "__builtin_ipu_"
-
-
-def _intrinsic(low: Lowering, node: ast.expr, name: str) -> Value:
-    """`ipu.NAME` or `__builtin_ipu_NAME`."""
-    if name in IPU_NAMES:
-        return Builtin(IPU_NAMES[name])
-    why = IPU_REFUSED.get(name, "")
-    raise low.fail(node, f"the intrinsic {name} is not in the vertex language", why)
-
-
-def _module_constant(low: Lowering, name: str) -> Value:
-    module = low.frame.module
-    key = (module.file, name)
-    if key not in low.constant_values:
-        if len(low.inlining) > MAX_EXPR_DEPTH:
-            raise low.fail(module.constants[name], f"the constant {name} depends on itself")
-        low.inlining.append(name)
-        low.constant_values[key] = lower_expr(low, module.constants[name])
-        low.inlining.pop()
-    return low.constant_values[key]
-
-
-def read_local(binding: Local | Value) -> Value:
-    if not isinstance(binding, Local):
-        return binding
-    if binding.known is not None:
-        return binding.known
-    return Expr("local", binding.ty, (), (binding.name,))
-
-
-def _attribute(low: Lowering, node: ast.Attribute) -> Value:
-    if isinstance(node.value, ast.Name) and node.value.id == "math":
-        return _math_name(low, node)
-    if isinstance(node.value, ast.Name) and node.value.id == "ipu":
-        return _intrinsic(low, node, node.attr)
-    base = lower_expr(low, node.value)
-    if isinstance(base, EnumType):
-        return _enum_member(low, node, base)
-    if isinstance(base, Builtin) and base.name == "VectorListLayout" and node.attr in LIST_LAYOUTS:
-        return LIST_LAYOUTS[node.attr]
-    if isinstance(base, Builtin) and base.name in VERTEX_BASES and node.attr == "num_workers":
-        return Builtin(node.attr)
-    if not isinstance(base, SelfRef):
-        raise low.fail(node, "only attributes of self exist in the vertex language")
-    name = node.attr
-    if name in low.fields:
-        f = low.fields[name]
-        if f.kind == "state" and f.rank == 0:
-            return Expr("state", Ty(f.dtype), (), (name,))
-        return FieldRef(f)
-    if name in low.class_constants:
-        return lower_expr(low, low.class_constants[name])
-    if name in low.template.methods:
-        function = low.template.methods[name]
-        return Helper(function, low.template.module, not _is_static(function))
-    raise low.fail(
-        node,
-        f"{low.template.name} has no field {name}",
-        "fields are: " + ", ".join(low.fields),
-    )
-
-
-def _is_static(function: ast.FunctionDef) -> bool:
-    return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
-
-
-def _enum_member(low: Lowering, node: ast.Attribute, enum: EnumType) -> EnumValue:
-    found = enum.members.get(node.attr)
-    if found is None:
-        names = ", ".join(enum.members)
-        raise low.fail(node, f"{enum.full_name} has no member {node.attr}", f"members: {names}")
-    return found
-
-
-def _math_name(low: Lowering, node: ast.Attribute) -> Value:
-    """`math.pi`, `math.sqrt`: the constants and functions the language has under these names."""
-    constants = {"pi": math.pi, "e": math.e, "tau": math.tau, "inf": math.inf, "nan": math.nan}
-    if node.attr in constants:
-        return constants[node.attr]
-    if node.attr in MATH_UNARY or node.attr in MATH_BINARY:
-        return Builtin(node.attr)
-    raise low.fail(node, f"there is no math.{node.attr} in the vertex language")
-
-
 def _tuple(low: Lowering, node: ast.Tuple | ast.List) -> Value:
     return tuple(lower_values(low, node.elts))
 
@@ -407,8 +275,6 @@ def array_index(low: Lowering, array: ArrayRef, node: ast.expr) -> Expr:
 
 HANDLERS: dict[type[ast.expr], Callable[[Lowering, Any], Value]] = {
     ast.Constant: _constant,
-    ast.Name: _name,
-    ast.Attribute: _attribute,
     ast.Tuple: _tuple,
     ast.List: _tuple,
     ast.Subscript: _subscript,

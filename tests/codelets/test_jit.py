@@ -13,7 +13,7 @@ from poplar_py.codegen.emit import emit_kernel, kernel_symbol
 from poplar_py.codegen.jit import Jit
 from poplar_py.codegen.run_codelet import jit_for, run_codelet
 from poplar_py.codelets import CodeletLibrary
-from poplar_py.codelets import codelet as codelet_module
+from poplar_py.codelets import instantiate as instantiate_module
 from poplar_py.diagnostics import InternalError, OptionError
 
 SOURCE = """
@@ -148,7 +148,7 @@ def test_lowered_codelets_come_from_the_cache(tmp_path, monkeypatch) -> None:
         return library.get("Block<4,1>")
 
     first = get()
-    monkeypatch.setattr(codelet_module, "instantiate", None)
+    monkeypatch.setattr(instantiate_module, "instantiate", None)
     again = get()
     assert again.digest == first.digest
     assert again.fields == first.fields
