@@ -76,11 +76,13 @@ class Summary:
 
 
 def product(
-    graph: Graph, prog: program.Sequence, m: int, k: int, n: int, name: str, dtype: DType
+    graph: Graph, prog: program.Sequence, shape: tuple[int, ...], name: str, dtype: DType
 ) -> None:
-    """One product of operands that lie where it reads them."""
-    a = poplin.create_mat_mul_input_lhs(graph, dtype, (m, k), (k, n), f"{name}/a")
-    b = poplin.create_mat_mul_input_rhs(graph, dtype, (m, k), (k, n), f"{name}/b")
+    """One product of (batch,) m, k, n whose operands lie where it reads them."""
+    *batch, m, k, n = shape
+    left, right = (*batch, m, k), (*batch, k, n)
+    a = poplin.create_mat_mul_input_lhs(graph, dtype, left, right, f"{name}/a")
+    b = poplin.create_mat_mul_input_rhs(graph, dtype, left, right, f"{name}/b")
     keep(graph, poplin.mat_mul(graph, a, b, prog, name), name)
 
 
@@ -90,14 +92,15 @@ def keep(graph: Graph, out: Tensor, name: str) -> None:
 
 
 def gemm(graph: Graph, prog: program.Sequence, p: Params) -> None:
-    product(graph, prog, p["m"], p["k"], p["n"], "product", element(p))
+    product(graph, prog, (p["m"], p["k"], p["n"]), "product", element(p))
 
 
 def dense(graph: Graph, prog: program.Sequence, p: Params) -> None:
-    """y = x W; dx = dy W^T; dW = x^T dy."""
+    """y = x W; dx = dy W^T; dW = x^T dy; of every group."""
+    groups = (p["num_groups"],) if "num_groups" in p else ()
     rows, k, n = p["batch_size"], p["input_size"], p["output_size"]
     for name, shape in (("fwd", (rows, k, n)), ("bwd", (rows, n, k)), ("wu", (k, rows, n))):
-        product(graph, prog, *shape, name, element(p))
+        product(graph, prog, (*groups, *shape), name, element(p))
 
 
 def reduction(graph: Graph, prog: program.Sequence, p: Params) -> None:
@@ -181,11 +184,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
     parser.add_argument("rows", type=Path)
     parser.add_argument("--kind", choices=sorted(KINDS), help="only these rows")
+    parser.add_argument("--match", default="", help="only rows whose name holds this text")
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
     items: list[dict[str, Any]] = json.loads(args.rows.read_text())["workloads"]
     wanted = [KINDS[args.kind]] if args.kind else list(BUILD)
     chosen = [i for i in items if i["workload"] in wanted and "gc200" in i]
+    chosen = [i for i in chosen if args.match in i["name"]]
     rows: list[Row] = []
     for item in track(chosen, "compiling", console=Console(stderr=True)):
         rows.append(compare(item))
