@@ -74,15 +74,18 @@ def _load_lanes(low: Lowering, node: ast.Call, lanes: int, tail: int, widen: boo
             raise low.fail(node, "an array is loaded by whole vectors")
         index = index_expr(low, node.args[1])
         value = Expr("aload", Ty(array.ty.dtype, lanes), (index,), (array.name,))
-        wide = widen and array.ty.dtype in (f16, bf16)
-        return build.cast(value, Ty(f32, lanes)) if wide else value
+        return _widened(value) if widen else value
     ref = to_ref(low, node.args[0])
     index = index_expr(low, node.args[1])
     count = index_expr(low, node.args[tail]) if len(node.args) > tail else None
     value = build.load(ref, index, lanes, count)
-    if widen and ref.ty.dtype in (f16, bf16):
-        value = build.cast(value, Ty(f32, lanes))
-    return value
+    return _widened(value) if widen else value
+
+
+def _widened(value: Expr) -> Expr:
+    """Lanes of f16 and bf16 as f32."""
+    narrow = value.ty.dtype in (f16, bf16)
+    return build.cast(value, Ty(f32, value.ty.lanes)) if narrow else value
 
 
 def _load16(low: Lowering, node: ast.Call) -> Value:
@@ -97,13 +100,19 @@ def _load_raw(low: Lowering, node: ast.Call) -> Value:
     return _load_lanes(low, node, _lanes(low, node.args[2]), 3, False)
 
 
+def _index_and_value(low: Lowering, node: ast.Call) -> tuple[Expr, build.Operand]:
+    """The index and the value of a store, in this order."""
+    index = index_expr(low, node.args[1])
+    mark = len(low.out)
+    value = rvalue(low, node.args[2])
+    return pin(low, index, mark) if len(low.out) > mark else index, value
+
+
 def _store_array(low: Lowering, node: ast.Call, array: ArrayRef, lanes: int | None) -> None:
     if len(node.args) > 3:
         raise low.fail(node, "an array is stored by whole vectors")
-    index = index_expr(low, node.args[1])
-    mark = len(low.out)
-    value = build.as_expr(rvalue(low, node.args[2]))
-    index = pin(low, index, mark) if len(low.out) > mark else index
+    index, operand = _index_and_value(low, node)
+    value = build.as_expr(operand)
     if value.ty.dtype.is_float and not array.ty.dtype.is_float:
         raise low.fail(node.args[2], f"{value.ty} stored in an array of {array.ty}")
     stored = build.cast(value, Ty(array.ty.dtype, lanes or value.ty.lanes))
@@ -119,10 +128,7 @@ def _store_lanes(low: Lowering, node: ast.Call, lanes: int | None) -> Value:
         return _store_array(low, node, array, lanes)
     ref = to_ref(low, node.args[0])
     check_writable(low, node.args[0], ref)
-    index = index_expr(low, node.args[1])
-    mark = len(low.out)
-    value = rvalue(low, node.args[2])
-    index = pin(low, index, mark) if len(low.out) > mark else index
+    index, value = _index_and_value(low, node)
     try:
         stored = build.store_value(ref, value, lanes)
     except PoplarPyError as error:
@@ -242,9 +248,7 @@ def _gather(low: Lowering, node: ast.Call) -> Value:
     index = build.as_expr(rvalue(low, node.args[1]))
     if not index.ty.dtype.is_integer:
         raise low.fail(node.args[1], "gather wants a vector of integers")
-    value = Expr("gather", Ty(ref.ty.dtype, index.ty.lanes), (ref, index))
-    wide = ref.ty.dtype in (f16, bf16)
-    return build.cast(value, Ty(f32, index.ty.lanes)) if wide else value
+    return _widened(Expr("gather", Ty(ref.ty.dtype, index.ty.lanes), (ref, index)))
 
 
 def _prefetch(low: Lowering, node: ast.Call) -> Value:
