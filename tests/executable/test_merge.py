@@ -3,12 +3,14 @@ else stays."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from poplar_py import popnn, popops
+from poplar_py.cli.main import run_cli
 from poplar_py.codelets import get
 from poplar_py.codelets.codelet import CodeletLibrary
 from poplar_py.codelets.concat import Concat, concat_of, derive, numbers
@@ -205,3 +207,16 @@ def test_checked_code_keeps_its_rows() -> None:
     exe = build_executable(graph, [prog])
     with TileEngine(exe, checked=True) as engine:
         assert engine.host_rows == exe.vertices
+
+
+def test_the_command_line_runs_vertices_by_themselves(tmp_path: Path) -> None:
+    text = "model m(x: f32[64, 96]) -> y: f32[64, 96] { y = exp(x) * x }\n"
+    (tmp_path / "m.pml").write_text(text)
+    found: list[np.ndarray] = []
+    for more in ([], ["--no-merge-vertices"]):
+        out = tmp_path / f"{len(found)}.npz"
+        common = ["--random-inputs", "3", "--system", "ipu", "--tiles-per-ipu", "4"]
+        assert run_cli(["run", str(tmp_path / "m.pml"), *common, *more, "--output", str(out)]) == 0
+        with np.load(out) as arrays:
+            found.append(arrays["y"])
+    assert found[0].tobytes() == found[1].tobytes()
