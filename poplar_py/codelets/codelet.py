@@ -105,7 +105,7 @@ class Codelet:
         total: Any = self.state_bytes
         for f in self.fields:
             if f.rank == 2:
-                total = total + np.asarray(sizes[f.name]) * LAYOUT_BYTES[f.inner_layout]
+                total = total + np.asarray(sizes[f.name]) * _pointer_bytes(f.inner_layout, f.align)
         return np.asarray(total, np.int64)
 
     def cycles(self, sizes: dict[str, Array], state: dict[str, Array]) -> Array:
@@ -144,13 +144,19 @@ LAYOUT_BYTES = {
 }
 
 
+def _pointer_bytes(layout: str, align: int) -> int:
+    """COMPACT_PTR is SCALED_PTR128 where the alignment allows it, else ONE_PTR."""
+    scaled = layout == "compact_ptr" and align >= 16
+    return LAYOUT_BYTES["scaled_ptr128" if scaled else layout]
+
+
 def _state_bytes(fields: tuple[Field, ...]) -> int:
     total, worst = 0, 4
     for f in fields:
         if f.kind == "state" and f.rank == 0:
             size = align = f.dtype.size
         else:
-            size = 4 if f.rank == 0 else LAYOUT_BYTES[f.layout]
+            size = 4 if f.rank == 0 else _pointer_bytes(f.layout, f.align)
             align = min(size, 4)
         total = -(-total // align) * align + size
         worst = max(worst, align)

@@ -96,7 +96,7 @@ class Pick(Vertex):
         engine.close()
 
 
-LAYOUTS = {"SPAN": 8, "SHORT_SPAN": 4, "ONE_PTR": 4, "COMPACT_PTR": 4, "SCALED_PTR32": 2,
+LAYOUTS = {"SPAN": 8, "SHORT_SPAN": 4, "ONE_PTR": 4, "COMPACT_PTR": 2, "SCALED_PTR32": 2,
            "SCALED_PTR64": 2, "SCALED_PTR128": 2}  # fmt: skip
 
 
