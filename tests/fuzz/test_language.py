@@ -13,7 +13,8 @@ import pytest
 from graph_cases import TILES, random_mapping
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from language_model import Num, Rows, Run, Trap
+from language_model import Rows, Run
+from language_num import Num, Trap, cast
 from program_maker import ENUM, Case, Maker
 
 from poplar_py.codegen.emit import ERROR_CODES
@@ -49,7 +50,7 @@ class Vertex:
 
     def __setattr__(self, name: str, value: Any) -> None:
         with np.errstate(all="ignore"):
-            self.__dict__[name] = model.cast(value, self.__dict__["_scalars"][name])
+            self.__dict__[name] = cast(value, self.__dict__["_scalars"][name])
 
     def results(self) -> dict[str, Any]:
         return {
