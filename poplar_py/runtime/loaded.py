@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from poplar_py.codegen.program_words import Op
 from poplar_py.codelets.concat import Concat
-from poplar_py.codelets.rows import RowLayout
 from poplar_py.executable.code import select_mode
 from poplar_py.executable.executable import DEFAULT_MODE, FAITHFUL_MODE, Executable, Table
 from poplar_py.executable.merge import merge_rows
@@ -91,15 +90,11 @@ def load_code(
     directory = aligned(max(1, len(used)) * team * 2).reshape(-1, team, 2)
     position = {number: k for k, number in enumerate(used)}
     for number in used:
-        table = exe.tables[number]
-        parts = split_table(table, team, faithful=faithful, alone=bool(ns[number] <= SMALL_NS))
-        how = None if merge is None else merge.get(table.kernel)
-        if how is not None:
-            codelet = exe.codelets[int(table.kernel.partition(":")[2])]
-            parts = [_merged(p, table, codelet.row_layout(exe.wide), how) for p in parts]
-        out.parts[number] = parts
+        alone = bool(ns[number] <= SMALL_NS)
+        parts = split_table(exe.tables[number], team, faithful=faithful, alone=alone)
+        out.parts[number] = merge_parts(exe, number, parts, merge or {})
         out.lengths[number] = np.diff(exe.tables[number].ptr)
-        for k, part in enumerate(parts):
+        for k, part in enumerate(out.parts[number]):
             directory[position[number], k] = part.words.ctypes.data, len(part.rows)
     base = int(directory.ctypes.data)
     for at in calls.tolist():
@@ -114,10 +109,21 @@ def load_code(
     return out
 
 
-def _merged(part: ThreadRows, table: Table, layout: RowLayout, how: Concat) -> ThreadRows:
-    """A thread's rows, neighbours put together; a row counts as its first vertex."""
-    words, first = merge_rows(part.words, np.diff(table.ptr)[part.rows], layout, how)
-    return ThreadRows(np.ascontiguousarray(words), part.rows[first])
+def merge_parts(
+    exe: Executable, number: int, parts: list[ThreadRows], merge: dict[str, Concat]
+) -> list[ThreadRows]:
+    """Each thread's rows of a table, neighbours put together where the kernel allows it; a row
+    counts as its first vertex."""
+    table = exe.tables[number]
+    how = merge.get(table.kernel)
+    if how is None:
+        return parts
+    layout = exe.codelets[int(table.kernel.partition(":")[2])].row_layout(exe.wide)
+    length, out = np.diff(table.ptr), list[ThreadRows]()
+    for part in parts:
+        words, first = merge_rows(part.words, length[part.rows], layout, how)
+        out.append(ThreadRows(np.ascontiguousarray(words), part.rows[first]))
+    return out
 
 
 def split_table(t: Table, team: int, *, faithful: bool, alone: bool = False) -> list[ThreadRows]:

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from poplar_py.executable.build import build_executable
 from poplar_py.poplar.arrays import ragged
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.mapping import Mapping
-from poplar_py.poplar.program import Copy, Execute, Sequence
+from poplar_py.poplar.program import Copy, Execute, Loop, Program, Sequence
 from poplar_py.poplar.tensor import Tensor
+from poplar_py.runtime.engine import TileEngine
 from poplar_py.target.target import Target
 from poplar_py.types import f32
 
@@ -94,6 +96,10 @@ class Forever(Vertex):
             self.x[0] = 0.0
         return True
 """
+
+
+MODES = [(1, False), (2, False), (2, True), (4, True)]
+"""Threads, faithful exchange."""
 
 
 def new_graph(tiles: int = 8, ipus: int = 1) -> Graph:
@@ -275,3 +281,37 @@ class RandomProgram:
 
 
 __all__ = ["Account", "RandomProgram", "new_graph", "ragged", "random_mapping"]
+
+
+def engine_of(
+    graph: Graph, *programs: Program, mode: tuple[int, bool] = (2, False), **more: Any
+) -> TileEngine:
+    """An engine of programs; ``mode``: threads, faithful exchange."""
+    exe = build_executable(graph, list(programs))
+    return TileEngine(exe, threads=mode[0], faithful_exchange=mode[1], **more)
+
+
+def scale_set(graph: Graph, x: Tensor, by: float) -> Execute:
+    """x *= by, in two vertices."""
+    cs = graph.add_compute_set("scale")
+    n = x.numel
+    edges = Edges.flat(x.flatten(), [0, n // 2], [n // 2, n])
+    graph.add_vertices(cs, "Scale", [1, 2], {"x": edges}, {"by": by})
+    return Execute(cs)
+
+
+def count_set(graph: Graph, n: Tensor, predicate: Tensor | None = None) -> Execute:
+    """n -= 1; the predicate gets whether it is above zero."""
+    cs = graph.add_compute_set("count")
+    graph.add_vertices(cs, "Count", [3], {"n": Edges.elements(n.flatten(), [0])})
+    return Execute(cs, predicate)
+
+
+def endless(g: Graph, in_vertex: bool) -> Program:
+    """A program without an end: a loop, or one vertex."""
+    x = g.add_variable(f32, (4,), "x", mapping="linear")
+    if not in_vertex:
+        return Loop(scale_set(g, x, 1.0))
+    cs = g.add_compute_set("forever")
+    g.add_vertices(cs, "Forever", [1], {"x": Edges.flat(x, [0], [4])})
+    return Execute(cs)
