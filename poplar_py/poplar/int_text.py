@@ -128,8 +128,12 @@ def _stretch(x: Ints, begin: int, end: int) -> str:
 
 def values_text(values: npt.NDArray[Any], tables: MutableMapping[str, Array]) -> str:
     """Any vector: integers as affine forms, others as ``TYPE dense<...>``."""
-    if values.dtype.kind in "iu" and not (
-        values.dtype == np.uint64 and len(values) and int(values.max()) > np.iinfo(I8).max
-    ):
+    if values.dtype.kind in "iu" and _small(values):
         return ints_text(values, tables)
     return attribute_text(np.ascontiguousarray(values), tables)
+
+
+def _small(values: npt.NDArray[Any]) -> bool:
+    """Whether values and their differences are within what the reader takes for a number."""
+    limit = 1 << 61
+    return not len(values) or (-limit <= int(values.min()) and int(values.max()) <= limit)

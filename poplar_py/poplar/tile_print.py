@@ -241,9 +241,9 @@ class TilePrinter:
         lines = [f"{head} tiles {self.ints(g.tiles)} {{"]
         for f in g.codelet.fields:
             if f.kind != "state":
-                lines.append(f"      {symbol(f.name)} {self.edges(g.edges[f.name])}")
+                lines.append(f"      {_field(f.name)} {self.edges(g.edges[f.name])}")
         for name, value in g.state.items():
-            lines.append(f"      state {symbol(name)} {self.state(value)}")
+            lines.append(f"      state {_field(name)} {self.state(value)}")
         lines += self.extras(g)
         lines.append("    }" + self.loc(g.loc))
         return lines
@@ -294,6 +294,14 @@ class TilePrinter:
     def codelets(self) -> list[Any]:
         """Codelets of the groups printed, by name."""
         return [self._used[name] for name in sorted(self._used)]
+
+
+_CLAUSES = frozenset("rows step state seq order perf flops lines".split())
+
+
+def _field(name: str) -> str:
+    """A field's name, quoted where it would read as the next clause."""
+    return quote_name(name) if name in _CLAUSES else symbol(name)
 
 
 def _follows(seq: Ints) -> bool:

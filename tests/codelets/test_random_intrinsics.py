@@ -11,6 +11,8 @@ from scipy import stats
 
 from poplar_py.codelets.lower_random import first_seeds
 from poplar_py.poplar import Engine, Graph, Target, program
+from poplar_py.poplar.tile_parse import parse_tile_module
+from poplar_py.poplar.tile_print import print_tile_module
 from poplar_py.types import f32, u32, u64
 
 DRAW = """
@@ -80,7 +82,9 @@ class Noise(Vertex):
 """
 
 
-def draw_in_graph(seeds: list[int] | None = None, runs: int = 1, **options: Any) -> np.ndarray:
+def draw_in_graph(
+    seeds: list[int] | None = None, runs: int = 1, text: bool = False, **options: Any
+) -> np.ndarray:
     """Words of 12 vertices on 3 tiles after some runs: u32[runs, 12, 4]."""
     graph = Graph(Target.ipu("gc200", 1, 4))
     graph.add_codelets(NOISE.format(field="    prng: u64\n" if seeds else ""))
@@ -92,7 +96,12 @@ def draw_in_graph(seeds: list[int] | None = None, runs: int = 1, **options: Any)
         graph.set_tile_mapping(vertex, v % 3)
         if seeds:
             graph.set_initial_value(vertex["prng"], seeds[v])
-    engine = Engine(graph, program.Execute(cs), **options)
+    prog: program.Program = program.Execute(cs)
+    if text:
+        tables: dict[str, Any] = {}
+        read = parse_tile_module(print_tile_module(graph, [prog], resources=tables), "n", tables)
+        graph, prog = read.graph, read.programs[0]
+    engine = Engine(graph, prog, **options)
     found: list[np.ndarray] = []
     for _ in range(runs):
         engine.run()
@@ -113,7 +122,7 @@ def test_unseeded_vertices_draw_apart_and_go_on_from_run_to_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"threads": 2}, {"faithful_exchange": True}, {"checked": False}]
+    "options", [{"threads": 2}, {"faithful_exchange": True}, {"checked": False}, {"text": True}]
 )
 def test_the_way_of_running_changes_nothing(options: dict[str, Any]) -> None:
     got = draw_in_graph(runs=2, **{"threads": 1, **options})
