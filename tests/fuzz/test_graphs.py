@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import graph_cases
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from poplar_py.diagnostics import InternalError, PoplarPyError
+from poplar_py.poplar.tile_parse import parse_tile_module
+from poplar_py.poplar.tile_print import print_tile_module
 
 WAYS = (
     {"threads": 1},
@@ -26,10 +30,14 @@ def tries(count: int) -> settings:
 
 
 def equals_numpy(number: int, steps: int) -> None:
-    """All ways of running one graph give NumPy's values."""
+    """All ways of running one graph give NumPy's values; its text reads back to the same bytes."""
     case = Case(number)
     case.build(steps)
     wanted = case.expected()
+    tables: dict[str, Any] = {}
+    text = print_tile_module(case.graph, [case.prog], resources=tables)
+    found = parse_tile_module(text, "case.pir", tables)
+    assert print_tile_module(found.graph, found.programs, resources={}) == text
     for way in WAYS:
         for got, want in zip(case.run(**way), wanted, strict=True):
             np.testing.assert_array_equal(got, want, err_msg=f"seed {number}, {way}")
