@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from poplar_py.driver.cache import cached, key_of
 from poplar_py.driver.executable import Executable
+from poplar_py.driver.memory import give_back
 from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import Binding, Port, Signature, batch_axis, bind_inputs
 from poplar_py.frontends.source import LoadedModel, Specialisation, Values
@@ -65,10 +66,15 @@ def specialise(
 
 
 def compile_model(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:
-    """Compiles a model for a machine. Raises what reading, passes and planning raise.
+    """Compiles a model for a machine. Raises what reading, passes and planning raise."""
+    try:
+        return _compile(model, options, sizes)
+    finally:
+        give_back()
 
-    Passes are imported here: a start that finds its executable in the cache does without them.
-    """
+
+def _compile(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:
+    """Passes are imported here: a start that finds its executable in the cache does without."""
     from poplar_py.driver.compile import build, run_pipeline
     from poplar_py.frontends.tiles import TileModel, compile_tiles
 
