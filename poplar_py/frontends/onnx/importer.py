@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,8 @@ from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.bounded import lift
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, Result
-from poplar_py.frontends.onnx.proto import TAGS, ProtoReader
+from poplar_py.frontends.onnx.proto import ProtoReader
+from poplar_py.frontends.onnx.schemas import Attributes, function_of, with_defaults
 from poplar_py.frontends.onnx.values import ABSENT, Absent, Bounded, Item, Seq, Strings, Val
 
 __all__ = ["Importer", "Scope"]
@@ -30,7 +30,6 @@ _MAX_DEPTH = 48
 _MAX_NODES = 100_000
 
 FunctionKey = tuple[str, str, str]
-Attributes = Mapping[str, protos.AttributeProto]
 
 
 class Importer:
@@ -227,8 +226,8 @@ class Scope:
             if any(isinstance(item, Bounded) for item in inputs):
                 return lift(self.builder, node)
             return _listed(rule(self.builder, node))
-        body = self._schema_function(proto, node)
-        attributes = _with_defaults(node, attributes)
+        body = function_of(proto, node)
+        attributes = with_defaults(node, attributes)
         if body is None:
             title = f"{domain}.{proto.op_type}" if domain else proto.op_type
             raise UnsupportedOp(f"{title} (opset {node.version}) is not supported", loc)
@@ -278,62 +277,6 @@ class Scope:
         inner.run(function.node, wanted)
         found = dict(zip(wanted, inner.outputs(wanted, "function output"), strict=True))
         return [found.get(name, ABSENT) for name in function.output]
-
-    def _schema_function(self, proto: protos.NodeProto, node: Node) -> protos.FunctionProto | None:
-        try:
-            schema = protos.defs.get_schema(proto.op_type, node.version, node.domain)
-        except protos.defs.SchemaError:
-            return None
-        if schema.has_function:
-            versions = [v for v in schema.function_opset_versions if v <= node.version]
-            if versions:
-                data = schema.get_function_with_opset_version(max(versions))
-                return protos.FunctionProto.FromString(data)
-        if schema.has_context_dependent_function:
-            return _context_function(schema, proto, node)
-        return None
-
-
-def _with_defaults(node: Node, attributes: Attributes) -> Attributes:
-    """Attributes of a standard op, those left out by their defaults."""
-    try:
-        schema = protos.defs.get_schema(node.op_type, node.version, node.domain)
-    except protos.defs.SchemaError:
-        return attributes
-    defaults = {
-        name: spec.default_value
-        for name, spec in schema.attributes.items()
-        if spec.default_value.type != protos.AttributeProto.UNDEFINED
-    }
-    return {**defaults, **attributes}
-
-
-def _context_function(
-    schema: Any, proto: protos.NodeProto, node: Node
-) -> protos.FunctionProto | None:
-    versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.version]
-    if not versions:
-        return None
-    resolved = protos.NodeProto()
-    resolved.CopyFrom(proto)
-    del resolved.attribute[:]
-    for name, attribute in node.attributes.items():
-        copy = resolved.attribute.add()
-        copy.CopyFrom(attribute)
-        copy.name = name
-    types = [_type_proto(v) for v in node.inputs]
-    data = schema.get_context_dependent_function_with_opset_version(
-        max(versions), resolved.SerializeToString(), types
-    )
-    return protos.FunctionProto.FromString(data) if data else None
-
-
-def _type_proto(value: Item | None) -> bytes:
-    if not isinstance(value, Val):
-        return protos.TypeProto().SerializeToString()
-    numpy = TAGS[value.tag] if value.tag else value.dtype.numpy
-    code = protos.helper.np_dtype_to_tensor_dtype(numpy)
-    return protos.helper.make_tensor_type_proto(code, value.shape).SerializeToString()
 
 
 def _listed(result: Result) -> Sequence[Item]:
