@@ -185,6 +185,7 @@ def test_dumps(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # vgg19 has 575 MB of weights in each of its dumps
 @pytest.mark.parametrize("name", LIGHT)
 def test_light_dumps(name: str, tmp_path: Path) -> None:
     model = pp.load(light_path(name))
