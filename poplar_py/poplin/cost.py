@@ -26,7 +26,7 @@ from poplar_py.poplin.cycles import (
 from poplar_py.poplin.pieces import piece_widths
 from poplar_py.poplin.problem import Problem
 
-__all__ = ["Cuts", "Layout", "host_time", "layout", "machine_cycles", "tile_bytes"]
+__all__ = ["Cuts", "Layout", "copy_cycles", "host_time", "layout", "machine_cycles", "tile_bytes"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -95,14 +95,13 @@ def _window(p: Problem, lay: Layout) -> Ints:
     lines = -(-lay.share // len(pieces))
     width = np.minimum(along * pieces[0], p.width)
     columns = (width - 1) * p.stride + (p.kernel_width - 1) * p.dilation + 1
-    if p.chans == 1 or p.kernel_rows == 1:
-        return columns * (p.kernel_rows * lines if p.chans == 1 else lines)
     return columns * (p.kernel_rows + (lines - 1) * min(p.row_stride, p.kernel_rows))
 
 
 def _weights(p: Problem, cuts: Cuts) -> Ints:
     """Weights of a slot."""
-    taps = _blocks(p, cuts) * p.kernel_rows * p.kernel_width * p.chans
+    chans = 1 if p.depthwise else p.chans
+    taps = _blocks(p, cuts) * p.kernel_rows * p.kernel_width * chans
     return taps * cuts.nb * p.weight_lanes
 
 
@@ -127,7 +126,7 @@ def piece_bytes(p: Problem, cuts: Cuts) -> Ints:
 def machine_cycles(p: Problem, cuts: Cuts, lay: Layout) -> tuple[Ints, Ints, Ints]:
     """(compute, exchange, reduction) of the worst tile, over all serial steps."""
     compute = cuts.serial * lay.held * _slot_cycles(p, cuts, lay)
-    exchange = cuts.serial * _exchange(p, cuts, lay) + np.where(_copied(p, cuts), _copy(p), 0)
+    exchange = cuts.serial * _exchange(p, cuts, lay)
     return compute, exchange, np.where(cuts.splits > 1, _reduction(p, cuts), 0)
 
 
@@ -178,11 +177,15 @@ def _copied(p: Problem, cuts: Cuts) -> npt.NDArray[np.bool_]:
     return p.read_piece % (cuts.px * p.stride) != 0
 
 
-def _copy(p: Problem) -> int:
-    """Rearranging the input to whole rows over all tiles."""
+def copy_cycles(p: Problem, cuts: Cuts) -> Ints:
+    """The step before that rearranges the input to whole rows (long ones in pieces of 64 pixels or
+    more) over all tiles, for cuts that need it."""
     rows = p.in_blocks * p.rows * p.row_stride
-    row = p.width * p.stride * p.lanes * p.size
-    return -(-rows // p.tiles) * row // p.machine.exchange + 2 * p.machine.sync
+    pixels = p.width * p.stride
+    cut = max(min(p.tiles // rows, pixels // 64), 1)
+    piece = -(-pixels // cut) * p.lanes * p.size
+    cycles = -(-rows * cut // p.tiles) * piece // p.machine.exchange + 2 * p.machine.sync
+    return np.where(_copied(p, cuts), cycles, 0)
 
 
 def _reduction(p: Problem, cuts: Cuts) -> Ints:

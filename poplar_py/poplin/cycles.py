@@ -207,6 +207,21 @@ def lane_block_cycles(codelet: Codelet, sizes: dict[str, Array], state: dict[str
     return np.asarray(body + _finish(kind, sizes, int(ep), px * sizes["out"] * 16))
 
 
+@tile_cycles_of("poplin::LaneBlock", "poplin::TransposeBlock")
+def transpose_cycles(codelet: Codelet, sizes: dict[str, Array], state: dict[str, Array]) -> Array:
+    """PopLibs' transpose vertex: the workers share blocks of 16 x 16, in squares of 2 floats or 4
+    halves (3 and 4 cycles a square). Elements that lie apart are loaded one by one."""
+    kind = _args(codelet)[0]
+    squares = {"float": 64 * 3, "half": 16 * 4}[kind]
+    apart: Any = 0
+    blocks = sizes["x"]
+    if codelet.name.startswith("poplin::LaneBlock"):
+        blocks = -(-(sizes["out"] // 16) // 16)
+        apart = np.where(np.asarray(state["step"]) > 1, 256, 0)
+    share = -(-blocks // WORKERS)
+    return np.asarray(7 + WORKERS * (27 + share * (15 + 20 + squares + apart)))
+
+
 @tile_cycles_of("poplin::ReduceBlock")
 def reduce_block_cycles(
     codelet: Codelet, sizes: dict[str, Array], state: dict[str, Array]

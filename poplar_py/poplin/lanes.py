@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Ints = npt.NDArray[np.int64]
-WIDE_KERNEL = 16
+WIDE_KERNEL = 11
 """Kernels of more columns run in a loop, whose windows come as one run."""
 
 
@@ -172,6 +172,8 @@ def halo_table(
 
 ROW_BYTES = 1 << 16
 """Rows of more bytes are not kept on one tile."""
+ROW_PIXELS = 64
+"""Few long rows are cut into pieces of as many pixels or more, so that more tiles take part."""
 
 
 def blocked_copy(
@@ -192,13 +194,15 @@ def blocked_copy(
     n, channels, *spatial = x.shape
     width = spatial[-1] + sum(pads)
     blocks = blocks_of(channels)
+    lines = int(np.prod(spatial[:-1], dtype=np.int64))
     cuts = -(-width * LANES * x.dtype.size // ROW_BYTES)
-    if not pieces and cuts > 1:  # a row too long for one tile
+    cuts = max(cuts, min(tiles.count // max(n * blocks * lines, 1), width // ROW_PIXELS))
+    if not pieces and cuts > 1:
         x, pads = pad_view(graph, x, x.rank - 1, *pads), (0, 0)
         spatial[-1] = width
-        pieces = tuple(len(part) for part in np.array_split(np.arange(width), cuts))
+        unit = blocks_of(-(-width // cuts)) * LANES  # whole blocks of 16 x 16 stay together
+        pieces = tuple(min(unit, width - at) for at in range(0, width, unit))
     widths = np.array(pieces or (width,), np.int64)
-    lines = int(np.prod(spatial[:-1], dtype=np.int64))
     tile = spread(n * blocks * lines * len(widths), tiles)
     mapping = piece_mapping(tile, widths)
     shape = (n, channels, *spatial[:-1], width)

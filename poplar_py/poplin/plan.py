@@ -25,6 +25,7 @@ import numpy.typing as npt
 from poplar_py.poplin.cost import (
     Cuts,
     Layout,
+    copy_cycles,
     host_time,
     layout,
     machine_cycles,
@@ -185,7 +186,7 @@ def _best(
     """(index, compute, exchange, reduction, host) of the best of the good cuts."""
     host = host_time(p, cuts)
     compute, exchange, reduction = machine_cycles(p, cuts, lay)
-    cycles = compute + exchange + reduction
+    cycles = compute + exchange + reduction + copy_cycles(p, cuts)
     near = good & (host <= host[good].min() * HOST_LIMIT)
     cost = np.where(near, np.log(host) * HOST_POWER + np.log(cycles), np.inf)
     best = int(np.lexsort((host, cost))[0])

@@ -197,3 +197,20 @@ def test_strided_rows_become_lanes(dtype: DType) -> None:
     focus = np.concatenate([values[:, :, a::2, b::2] for a, b in corners], 1)
     done = outcome(graph, prog, flat, out, reference_conv(focus, w, None, SAME))
     assert done.error <= TOLERANCE[dtype.name]
+
+
+WIDE = {
+    "blocks": ((1, 32, 3, 40), (16, 32, 2, 17), of(2, pads=(1, 8, 0, 8))),
+    "few channels": ((1, 3, 4, 60), (20, 3, 1, 39), of(2, pads=(0, 19, 0, 19), strides=(1, 2))),
+    "depthwise": ((1, 32, 60), (32, 1, 13), of(1, pads=(6, 6), groups=32)),
+    "images": ((16, 2, 40), (8, 2, 14), of(1)),
+    "dilated": ((1, 16, 70), (16, 16, 12), of(1, dilations=(3,), pads=(4, 9))),
+}
+
+
+@pytest.mark.parametrize("dtype", [f32, f16], ids=str)
+@pytest.mark.parametrize("case", WIDE)
+def test_wide_kernels_run_in_loops(case: str, dtype: DType) -> None:
+    done = run_conv(dtype, *WIDE[case], blocked=False)
+    assert done.error <= TOLERANCE[dtype.name]
+    assert any(n.startswith(("ConvBlock", "DepthwiseBlock", "LaneConv")) for n in done.codelets)

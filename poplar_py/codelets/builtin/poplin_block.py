@@ -147,7 +147,7 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
     HAS_L = 1 if EL > 0 else 0
     STEP = 1 + (1 if EL > 0 else 0) + (1 if ER > 0 else 0)
     U = 2 if CB % 2 == 0 else 1
-    COLS = 8 if KW > 16 else KW
+    COLS = 8 if KW > 11 else KW
 
     def compute(self) -> None:
         items = len(self.out) // NB
@@ -234,8 +234,8 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
                 xv = splat16(right[(q - self.WIN + ER) * 16 + c])
             else:
                 xv = splat16(body[(k0 * DX + q - EL) * PITCH + c])
-            for kx in unroll(COLS):
-                if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
+            for kx in unroll(max(0, -(((PX - 1) * S - q) // DX)), min(COLS, q // DX + 1)):
+                if (q - kx * DX) % S == 0:
                     for nb in unroll(NB):
                         acc[nb * PX + (q - kx * DX) // S] = fma(
                             wv[nb * COLS + kx], xv, acc[nb * PX + (q - kx * DX) // S]
@@ -326,7 +326,7 @@ class DepthwiseBlock(Vertex, Generic[T, KW, S, DX, PX, EL, ER, EP]):
         left = self.x[first]
         body = self.x[first + self.HAS_L]
         right = self.x[first + self.STEP - 1]
-        if KW > 16:  # one column at a time: the window is one run
+        if KW > 11:  # one column at a time: the window is one run
             for kx in range(KW):
                 wv = load16(self.w, at + kx * 16)
                 for p in unroll(PX):
@@ -341,8 +341,8 @@ class DepthwiseBlock(Vertex, Generic[T, KW, S, DX, PX, EL, ER, EP]):
             wv[kx] = load16(self.w, at + kx * 16)
         for q in unroll(self.WIN):
             xv = window_lanes(left, body, right, q, self.WIN, EL, ER)
-            for kx in unroll(KW):
-                if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
+            for kx in unroll(max(0, -(((PX - 1) * S - q) // DX)), min(KW, q // DX + 1)):
+                if (q - kx * DX) % S == 0:
                     acc[(q - kx * DX) // S] = fma(wv[kx], xv, acc[(q - kx * DX) // S])
 
 
@@ -384,7 +384,7 @@ class LaneConv(Vertex, Generic[T, KW, S, DX, PX, NB, EL, ER, EP]):
         left = self.x[first]
         body = self.x[first + self.HAS_L]
         right = self.x[first + self.STEP - 1]
-        if KW > 16:  # one column at a time: the window is one run
+        if KW > 11:  # one column at a time: the window is one run
             for kx in range(KW):
                 for nb in unroll(NB):
                     wv = splat16(f32(self.w[at + kx * NB + nb]))
@@ -402,8 +402,8 @@ class LaneConv(Vertex, Generic[T, KW, S, DX, PX, NB, EL, ER, EP]):
             wv[j] = splat16(f32(self.w[at + j]))
         for q in unroll(self.WIN):
             xv = window_lanes(left, body, right, q, self.WIN, EL, ER)
-            for kx in unroll(KW):
-                if (q - kx * DX) % S == 0 and q >= kx * DX and (q - kx * DX) // S < PX:
+            for kx in unroll(max(0, -(((PX - 1) * S - q) // DX)), min(KW, q // DX + 1)):
+                if (q - kx * DX) % S == 0:
                     for nb in unroll(NB):
                         acc[nb * PX + (q - kx * DX) // S] = fma(
                             wv[kx * NB + nb], xv, acc[nb * PX + (q - kx * DX) // S]

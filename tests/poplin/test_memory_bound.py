@@ -1,0 +1,77 @@
+"""Plans within a share of tile memory: serial steps, and what steps really receive."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from poplar_py import poplin
+from poplar_py.passes.plan_exchange import group_fields, plan_compute_set
+from poplar_py.passes.tile_module import find_places
+from poplar_py.poplar import Graph, program
+from poplar_py.poplin.lanes import blocked_copy
+from poplar_py.poplin.place import TileRange, available, reserve
+from poplar_py.poplin.plan import piece_widths, plans
+from poplar_py.types import f32
+from tests.poplin.cases import reference_conv, sample, target
+from tests.poplin.flat import Flat
+
+TILES = 16
+
+
+def product(share: float) -> tuple[Graph, program.Sequence, np.ndarray, np.ndarray, Flat]:
+    """A 3 x 3 convolution on 16 tiles whose step may take `share` of a tile."""
+    rng = np.random.default_rng(3)
+    graph, prog = Graph(target(TILES)), program.Sequence()
+    x = sample(rng, f32, (1, 96, 28, 28))
+    w = sample(rng, f32, (192, 96, 3, 3))
+    params = poplin.ConvForm.of(2, pads=(1,) * 4)
+    tensor = graph.add_variable(f32, x.shape, "x", mapping="linear")
+    source = blocked_copy(graph, tensor, prog, "in", TileRange(0, TILES), piece_widths(28))
+    tiles = TileRange(0, TILES, memory=share)
+    out = poplin.convolution(graph, source, w, None, params, prog, "product", tiles=tiles)
+    flat = Flat(graph)
+    flat.write(tensor, x)
+    flat.run(prog)
+    return graph, prog, flat.read(out), reference_conv(x, w, None, params), flat
+
+
+@pytest.mark.parametrize("share", [0.6, 0.15, 0.1])
+def test_less_memory_more_steps(share: float) -> None:
+    graph, _, got, wanted, _ = product(share)
+    plan = plans(graph)["product"]
+    assert (plan.serial > 1) == (share < 0.6)
+    assert plan.nbytes <= share * graph.target.bytes_per_tile
+    assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    steps = [cs for cs in graph.compute_sets if cs.name.startswith("product")]
+    assert len(steps) == plan.serial + (plan.splits > 1)
+    if plan.serial > 1:
+        assert f"in {plan.serial} serial steps" in plan.report()
+    places = find_places(graph.variables, graph.atlas(), TILES)
+    for cs in steps[: plan.serial]:
+        received = plan_compute_set(places, group_fields(cs), TILES).block.max()
+        assert received <= plan.nbytes
+
+
+def test_without_room_the_bound_gives_way() -> None:
+    graph, _, got, wanted, _ = product(1e-4)
+    assert plans(graph)["product"].nbytes > 1e-4 * graph.target.bytes_per_tile
+    assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+def test_weights_of_the_graph_leave_less() -> None:
+    graph = Graph(target(TILES))
+    assert available(graph) == 0.6
+    reserve(graph, TILES * graph.target.bytes_per_tile // 2)
+    assert available(graph) == pytest.approx(0.3)
+
+
+def test_large_weights_lie_evenly() -> None:
+    """A dense layer whose weights fill a third of the machine: no tile holds a tenth more."""
+    graph, prog = Graph(target(TILES)), program.Sequence()
+    x = graph.add_variable(f32, (1, 6272), "x", mapping="linear")
+    w = np.zeros((6272, 144), np.float32)
+    poplin.mat_mul(graph, x, w, prog, "dense")
+    held = next(v for v in graph.variables if v.name == "dense/weights").mapping
+    per_tile = np.bincount(held.tile, np.diff(held.bounds), TILES)
+    assert per_tile.max() <= 1.1 * per_tile.mean()
