@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from poplar_py.passes.context import PassContext, TileLevel
-from poplar_py.passes.manager import PassManager, module_text, verify_module
-from poplar_py.passes.pipeline import ORDER, PIPELINES, parse_pipeline, pipeline_text
-from poplar_py.passes.registry import Pass, get_pass, make_pass, pass_names, register
+from typing import TYPE_CHECKING
+
+from poplar_py.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from poplar_py.passes.context import PassContext, TileLevel
+    from poplar_py.passes.manager import PassManager, module_text, verify_module
+    from poplar_py.passes.pipeline import ORDER, PIPELINES, parse_pipeline, pipeline_text
+    from poplar_py.passes.registry import Pass, get_pass, make_pass, pass_names, register
 
 __all__ = [
     "ORDER",
@@ -23,3 +28,12 @@ __all__ = [
     "register",
     "verify_module",
 ]
+
+_HOMES = {
+    "poplar_py.passes.context": ("PassContext", "TileLevel"),
+    "poplar_py.passes.manager": ("PassManager", "module_text", "verify_module"),
+    "poplar_py.passes.pipeline": ("ORDER", "PIPELINES", "parse_pipeline", "pipeline_text"),
+    "poplar_py.passes.registry": ("Pass", "get_pass", "make_pass", "pass_names", "register"),
+}
+
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LINKED = {"passes": "poplar_py.passes", "grammar": "poplar_py.grammar"}
 
 LEVELS = (
-    ("grammar", "diagnostics"),
+    ("grammar", "diagnostics", "lazy"),
     ("files",),
     ("types",),
     ("ir",),

@@ -52,10 +52,10 @@ Types
     (any element type, 2 to 64 lanes), also by Poplar's names `float2 half4 int2 uint2 ...`;
     `half` and `unsigned` are f16 and u32. Literals take the type of the other operand; alone they
     are i32 and f32. Mixed ints: the wider one, signed at equal width. Int with float: the float
-    type. f16 or bf16 with f32: f32. f16 and bf16 round once per operation. Ints wrap. Index expressions
-    are exact (64 bits, no wrap). `f32(x)`, `cast(x, T)` convert: float to int saturates, NaN gives
-    0, to f16 and bf16 round to nearest even. `bitcast(x, u32)` reinterprets. All of it works on
-    vectors too, lane by lane.
+    type. f16 or bf16 with f32: f32. f16 and bf16 round once per operation. Ints wrap. Index
+    expressions are exact (64 bits, no wrap). `f32(x)`, `cast(x, T)` convert: float to int
+    saturates, NaN gives 0, to f16 and bf16 round to nearest even. `bitcast(x, u32)` reinterprets.
+    All of it works on vectors too, lane by lane.
 
 Statements
     for i in range(n) / range(a, b) / range(a, b, step)   step: a compile-time int, not 0
@@ -111,11 +111,16 @@ Short vectors
 
 from __future__ import annotations
 
-from poplar_py.codelets.codelet import Codelet, CodeletLibrary, get
-from poplar_py.codelets.codelet_ir import Field
-from poplar_py.codelets.errors import CodeletError
-from poplar_py.codelets.expr import map_codelet
-from poplar_py.codelets.rows import RowLayout, row_layout
+from typing import TYPE_CHECKING
+
+from poplar_py.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from poplar_py.codelets.codelet import Codelet, CodeletLibrary, get
+    from poplar_py.codelets.codelet_ir import Field
+    from poplar_py.codelets.errors import CodeletError
+    from poplar_py.codelets.expr import map_codelet
+    from poplar_py.codelets.rows import RowLayout, row_layout
 
 __all__ = [
     "Codelet",
@@ -127,3 +132,13 @@ __all__ = [
     "map_codelet",
     "row_layout",
 ]
+
+_HOMES = {
+    "poplar_py.codelets.codelet": ("Codelet", "CodeletLibrary", "get"),
+    "poplar_py.codelets.codelet_ir": ("Field",),
+    "poplar_py.codelets.errors": ("CodeletError",),
+    "poplar_py.codelets.expr": ("map_codelet",),
+    "poplar_py.codelets.rows": ("RowLayout", "row_layout"),
+}
+
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -21,12 +21,12 @@ from typing import cast
 import numpy as np
 
 import poplar_py
-from poplar_py.codegen.jit import cache_folder
+from poplar_py.codelets.diskcache import cache_folder
 from poplar_py.diagnostics import PoplarPyError
 from poplar_py.driver.executable import Executable
 from poplar_py.driver.options import CompileOptions, Dumps
 
-__all__ = ["cached", "key_of"]
+__all__ = ["cached", "compiled_before", "key_of"]
 
 WORTH_KEEPING = 1.0
 """Seconds of compilation below which nothing is stored."""
@@ -61,9 +61,7 @@ def key_of(
         return None
     digest = hashlib.sha256(fingerprint + code_stamp())
     parts = (
-        options.system,
-        options.ipus,
-        options.tiles_per_ipu,
+        options.machine(),  # all its figures: a machine file may change under its name
         options.placement,
         options.replicas,
         options.pipeline,
@@ -73,7 +71,18 @@ def key_of(
     for name, value in sorted(arrays.items()):
         digest.update(f"\n{name}|".encode())
         digest.update(_value_bytes(value))
-    return digest.hexdigest()
+    return f"{_prefix(fingerprint)}-{digest.hexdigest()}"
+
+
+def _prefix(fingerprint: bytes) -> str:
+    return fingerprint[:16].hex()
+
+
+def compiled_before(fingerprint: bytes) -> bool:
+    """Whether the cache holds an executable of a model with these bytes, for whatever options:
+    then the model was read without an error."""
+    folder = cache_folder() / "executables"
+    return enabled() and any(folder.glob(f"{_prefix(fingerprint)}-*.pexe"))
 
 
 def _value_bytes(value: object) -> bytes:

@@ -3,6 +3,10 @@
 `load_model` reads a path, bytes or an `onnx.ModelProto`; `LoadedModel.specialise` gives the module
 for known shapes and compile-time values. ONNX models are imported anew for each specialisation,
 since shapes and constants steer the import; text models are copied and bound by `infer-shapes`.
+
+A start that finds its executable in the cache needs none of the frontends: they are imported where
+they are used, and an ONNX file of which an executable lies in the cache is not decoded before
+somebody asks for its contents.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,35 +25,23 @@ import numpy as np
 
 from poplar_py.diagnostics import (
     FileError,
-    InputError,
     Location,
     OptionError,
     PoplarPyError,
     UnsupportedOp,
 )
+from poplar_py.driver.cache import compiled_before
 from poplar_py.driver.signature import Array
-from poplar_py.ir import Graph, Module, Value
-from poplar_py.ir.resources import read_text
-from poplar_py.ir.rewrite import clone_module, replace_values
-from poplar_py.ops.core import Constant
-from poplar_py.passes.infer_shapes import bind_shapes
+from poplar_py.files import read_bytes
 from poplar_py.types import TensorType
 
 if TYPE_CHECKING:
     import onnx
 
-    from poplar_py.frontends import pml
     from poplar_py.frontends.onnx import model as onnx_model
+    from poplar_py.ir import Module
 
-__all__ = [
-    "FORMATS",
-    "LoadedModel",
-    "ModuleModel",
-    "OnnxModel",
-    "PmlModel",
-    "Specialisation",
-    "load_model",
-]
+__all__ = ["FORMATS", "LoadedModel", "OnnxModel", "Specialisation", "load_model"]
 
 FORMATS = ("onnx", "pml", "pir")
 
@@ -108,83 +101,39 @@ class LoadedModel(ABC):
         return dict(outputs)
 
 
-class ModuleModel(LoadedModel):
-    """A model that is a module already: `.pml`, `.pir`, or built in Python."""
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.name = module.name
-
-    @property
-    def inputs(self) -> dict[str, TensorType]:
-        return {value.name: value.type for value in self.module.main.inputs}
-
-    @property
-    def outputs(self) -> dict[str, TensorType]:
-        graph = self.module.main
-        return {graph.output_name(i): value.type for i, value in enumerate(graph.outputs)}
-
-    def specialise(
-        self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
-    ) -> Specialisation:
-        del values
-        module = clone_module(self.module)
-        held = {name: make_constant(module, name, np.asarray(v)) for name, v in consts.items()}
-        return Specialisation(module, dict(dims), dict(shapes), held)
-
-
-class PmlModel(LoadedModel):
-    """A `.pml` model; it is built by `specialise`, so that it may compute with its dims."""
-
-    def __init__(self, source: pml.PmlSource, dims: Mapping[str, int]) -> None:
-        self.source = source
-        self.name = source.name
-        self.dims = dict(dims)
-        self._inputs = source.inputs
-
-    @property
-    def inputs(self) -> dict[str, TensorType]:
-        return dict(self._inputs)
-
-    @property
-    def outputs(self) -> dict[str, TensorType]:
-        return self.source.outputs
-
-    def specialise(
-        self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
-    ) -> Specialisation:
-        del values
-        graph = Graph(inputs=[Value(t, name) for name, t in self._inputs.items()])
-        bound = bind_shapes(graph, shapes, dims)  # of one replica; those of the load are of all
-        module = self.source.build({**self.dims, **bound})
-        held = {name: make_constant(module, name, np.asarray(v)) for name, v in consts.items()}
-        return Specialisation(module, consts=held)
-
-
-def make_constant(module: Module, name: str, array: Array) -> Array:
-    """Lets everything that reads input `name` of the main graph read this value instead.
-
-    Returns the value in the input's type. Raises InputError for an unknown input or another rank.
-    """
-    graph = module.main
-    value = next((v for v in graph.inputs if v.name == name), None)
-    if value is None:
-        known = ", ".join(v.name for v in graph.inputs)
-        raise InputError(f"unknown input {name!r}", remedy=f"inputs are: {known}")
-    if array.ndim != value.rank:
-        raise InputError(f"the value of input {name!r} has {array.ndim} axes, not {value.rank}")
-    constant = Constant(array.astype(value.dtype.numpy))
-    replace_values(graph, {value: constant.result})
-    graph.ops.insert(0, constant)
-    return constant.value
-
-
 class OnnxModel(LoadedModel):
     """An ONNX model; its nodes are imported by `specialise`."""
 
-    def __init__(self, model: onnx_model.OnnxModel) -> None:
-        self.model = model
-        self.name = model.name if model.folder is None else Path(model.file).stem
+    def __init__(self, origin: Path | bytes | onnx.ModelProto) -> None:
+        """Raises what decoding raises, unless the same file was compiled before: then it is sound
+        and is decoded on first use."""
+        self._origin = origin
+        self._data: bytes | None = None
+        self._fingerprint: bytes | None = None
+        if isinstance(origin, Path):
+            self._data = read_bytes(origin)
+            self._fingerprint = _digest(str(origin), self._data)
+        if self._fingerprint is None or not compiled_before(self._fingerprint):
+            self._decode()
+        self.name = origin.stem if isinstance(origin, Path) else self.model.name
+
+    @cached_property
+    def model(self) -> onnx_model.OnnxModel:
+        """The decoded model. Importing onnx and the import rules takes a quarter of a second."""
+        from poplar_py.frontends.onnx import model as onnx_model
+
+        data, self._data = self._data, None
+        origin: Any = self._origin
+        return onnx_model.open_onnx(origin, data)
+
+    def _decode(self) -> None:
+        if self.model.has_external_data():
+            self._fingerprint = None
+        elif self._fingerprint is None:
+            proto = self.model.proto
+            self._fingerprint = _digest(
+                self.model.file, proto.SerializeToString(deterministic=True)
+            )
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -203,15 +152,13 @@ class OnnxModel(LoadedModel):
         return found
 
     def fingerprint(self) -> bytes | None:
-        proto = self.model.proto
-        if any(t.external_data for t in proto.graph.initializer):
-            return None
-        data: bytes = proto.SerializeToString(deterministic=True)
-        return hashlib.sha256(self.model.file.encode() + b"|" + data).digest()
+        return self._fingerprint
 
     def specialise(
         self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values
     ) -> Specialisation:
+        from poplar_py.ir import Module
+
         fixed: dict[str, Any] = dict(consts)
         while True:
             needed = self._missing(dims, shapes, fixed, values)
@@ -243,6 +190,13 @@ class OnnxModel(LoadedModel):
         return dict(zip(self.model.outputs, packed, strict=True))
 
 
+def _digest(file: str, data: bytes) -> bytes:
+    """Of a model's bytes and of the name that its locations carry."""
+    digest = hashlib.sha256(file.encode() + b"|")
+    digest.update(data)
+    return digest.digest()
+
+
 def load_model(
     origin: str | Path | bytes | onnx.ModelProto | Module,
     format: str | None = None,
@@ -254,24 +208,23 @@ def load_model(
     bytes and standard input. `dims` are sizes a `.pml` text computes with. Raises FileError or
     ParseError with the place of the fault.
     """
-    if isinstance(origin, Module):
-        return ModuleModel(origin)
     if isinstance(origin, bytes):
         return _from_bytes(origin, _known_format(format, "the bytes"), "<bytes>", dims or {})
     if isinstance(origin, (str, Path)):
         return _from_path(origin, format, dims or {})
-    return _from_onnx(origin)
+    return _from_object(origin)
 
 
-def _from_onnx(origin: Any) -> LoadedModel:
-    """Only now are onnx and the import rules loaded: each frontend costs a tenth of a second."""
-    from poplar_py.frontends.onnx import model as onnx_model
+def _from_object(origin: onnx.ModelProto | Module) -> LoadedModel:
+    from poplar_py.frontends.modules import ModuleModel
+    from poplar_py.ir import Module
 
-    return OnnxModel(onnx_model.open_onnx(origin))
+    return ModuleModel(origin) if isinstance(origin, Module) else OnnxModel(origin)
 
 
 def _from_pml(text: str, file: str, dims: Mapping[str, int]) -> LoadedModel:
     from poplar_py.frontends import pml
+    from poplar_py.frontends.modules import PmlModel  # built on this module
 
     return PmlModel(pml.read_pml(text, file), dims)
 
@@ -297,16 +250,21 @@ def _from_path(origin: str | Path, format: str | None, dims: Mapping[str, int]) 
             remedy="name it .onnx, .pml or .pir, or give --format",
         )
     if kind == "onnx":
-        return _from_onnx(path)
+        return OnnxModel(path)
     if kind == "pir":
         from poplar_py.frontends.optimise import read_pir
 
         return _from_pir(path.stem, lambda: read_pir(str(path)))
+    from poplar_py.ir.resources import read_text
+
     return _from_pml(read_text(path), str(path), dims)
 
 
 def _from_pir(name: str, read: Callable[[], Any]) -> LoadedModel:
     """A module of either level; `read` gives a new one each time."""
+    from poplar_py.frontends.modules import ModuleModel
+    from poplar_py.ir import Module
+
     module = read()
     if isinstance(module, Module):
         return ModuleModel(module)
@@ -317,7 +275,7 @@ def _from_pir(name: str, read: Callable[[], Any]) -> LoadedModel:
 
 def _from_bytes(data: bytes, format: str, name: str, dims: Mapping[str, int]) -> LoadedModel:
     if format == "onnx":
-        return _from_onnx(data)
+        return OnnxModel(data)
     if format == "pir":
         from poplar_py.frontends.optimise import parse_pir
 

@@ -1,50 +1,53 @@
 """Poplar in Python: graphs of variables and vertices on tiles, and the programs that run them."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
-from poplar_py.poplar import errors, program
-from poplar_py.poplar.cycles import cycle_count, cycle_stamp
-from poplar_py.poplar.device import Device, DeviceManager, IPUModel
-from poplar_py.poplar.edges import Edges
-from poplar_py.poplar.estimates import VertexIntrospector, VertexPerfEstimate
-from poplar_py.poplar.floating import (
-    FloatingPointBehaviour,
-    set_floating_point_behaviour,
-    set_stochastic_rounding,
-)
-from poplar_py.poplar.graph import Graph
-from poplar_py.poplar.groups import ComputeSet, StateVectors, VertexGroup
-from poplar_py.poplar.layout import AlignedBlock, align_views
-from poplar_py.poplar.mapping import Atlas, Interval, Mapping, TensorMapping
-from poplar_py.poplar.options import OptionFlags
-from poplar_py.poplar.pending import FieldRef, VertexRef
-from poplar_py.poplar.stream_callback import StreamCallback
-from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
-from poplar_py.poplar.tensor import Tensor, append, concat
-from poplar_py.poplar.type_names import (
-    BOOL,
-    CHAR,
-    DOUBLE,
-    FLOAT,
-    HALF,
-    INT,
-    LONG,
-    LONGLONG,
-    SHORT,
-    SIGNED_CHAR,
-    UNSIGNED_CHAR,
-    UNSIGNED_INT,
-    UNSIGNED_LONG,
-    UNSIGNED_LONGLONG,
-    UNSIGNED_SHORT,
-)
-from poplar_py.poplar.variable import Variable
-from poplar_py.target import Target
-from poplar_py.types import DType
+from poplar_py.lazy import lazy_names
 
 if TYPE_CHECKING:
     from poplar_py.driver.poplar_engine import Engine, compile_graph
     from poplar_py.executable.executable import Executable
+    from poplar_py.poplar import errors, program
+    from poplar_py.poplar.cycles import cycle_count, cycle_stamp
+    from poplar_py.poplar.device import Device, DeviceManager, IPUModel
+    from poplar_py.poplar.edges import Edges
+    from poplar_py.poplar.estimates import VertexIntrospector, VertexPerfEstimate
+    from poplar_py.poplar.floating import (
+        FloatingPointBehaviour,
+        set_floating_point_behaviour,
+        set_stochastic_rounding,
+    )
+    from poplar_py.poplar.graph import Graph
+    from poplar_py.poplar.groups import ComputeSet, StateVectors, VertexGroup
+    from poplar_py.poplar.layout import AlignedBlock, align_views
+    from poplar_py.poplar.mapping import Atlas, Interval, Mapping, TensorMapping
+    from poplar_py.poplar.options import OptionFlags
+    from poplar_py.poplar.pending import FieldRef, VertexRef
+    from poplar_py.poplar.stream_callback import StreamCallback
+    from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
+    from poplar_py.poplar.tensor import Tensor, append, concat
+    from poplar_py.poplar.type_names import (
+        BOOL,
+        CHAR,
+        DOUBLE,
+        FLOAT,
+        HALF,
+        INT,
+        LONG,
+        LONGLONG,
+        SHORT,
+        SIGNED_CHAR,
+        UNSIGNED_CHAR,
+        UNSIGNED_INT,
+        UNSIGNED_LONG,
+        UNSIGNED_LONGLONG,
+        UNSIGNED_SHORT,
+    )
+    from poplar_py.poplar.variable import Variable
+    from poplar_py.target import Target
+    from poplar_py.types import DType
 
 __all__ = [
     "BOOL",
@@ -104,17 +107,49 @@ __all__ = [
     "set_stochastic_rounding",
 ]
 
-_LATER = {
-    "Engine": "poplar_py.driver.poplar_engine",
-    "Executable": "poplar_py.executable.executable",
-    "compile_graph": "poplar_py.driver.poplar_engine",
+_HOMES = {
+    "poplar_py.driver.poplar_engine": ("Engine", "compile_graph"),
+    "poplar_py.executable.executable": ("Executable",),
+    "poplar_py.poplar.cycles": ("cycle_count", "cycle_stamp"),
+    "poplar_py.poplar.device": ("Device", "DeviceManager", "IPUModel"),
+    "poplar_py.poplar.edges": ("Edges",),
+    "poplar_py.poplar.estimates": ("VertexIntrospector", "VertexPerfEstimate"),
+    "poplar_py.poplar.floating": (
+        "FloatingPointBehaviour",
+        "set_floating_point_behaviour",
+        "set_stochastic_rounding",
+    ),
+    "poplar_py.poplar.graph": ("Graph",),
+    "poplar_py.poplar.groups": ("ComputeSet", "StateVectors", "VertexGroup"),
+    "poplar_py.poplar.layout": ("AlignedBlock", "align_views"),
+    "poplar_py.poplar.mapping": ("Atlas", "Interval", "Mapping", "TensorMapping"),
+    "poplar_py.poplar.options": ("OptionFlags",),
+    "poplar_py.poplar.pending": ("FieldRef", "VertexRef"),
+    "poplar_py.poplar.stream_callback": ("StreamCallback",),
+    "poplar_py.poplar.streams": ("DataStream", "Function", "HostFunction", "RemoteBuffer"),
+    "poplar_py.poplar.tensor": ("Tensor", "append", "concat"),
+    "poplar_py.poplar.type_names": (
+        "BOOL",
+        "CHAR",
+        "DOUBLE",
+        "FLOAT",
+        "HALF",
+        "INT",
+        "LONG",
+        "LONGLONG",
+        "SHORT",
+        "SIGNED_CHAR",
+        "UNSIGNED_CHAR",
+        "UNSIGNED_INT",
+        "UNSIGNED_LONG",
+        "UNSIGNED_LONGLONG",
+        "UNSIGNED_SHORT",
+    ),
+    "poplar_py.poplar.variable": ("Variable",),
+    "poplar_py.target": ("Target",),
+    "poplar_py.types": ("DType",),
 }
+"""Where each name is defined: most users of the tile level's arrays build no graph, and what stands
+above this level (the engine) is loaded when it is asked for."""
 
-
-def __getattr__(name: str) -> object:
-    """What stands above this level is loaded when it is asked for."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LATER[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES, modules=("errors", "program"))

@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from rich.box import SIMPLE
-from rich.table import Table
 
 from poplar_py.diagnostics import FileError, Location
 from poplar_py.executable.executable import Executable, StepInfo
 from poplar_py.files import write_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["IpuFigures", "Report", "StepFigures", "VariableFigures"]
 
@@ -224,9 +226,7 @@ class Report:
         """Cycles and memory, one row an IPU, all replicas."""
         title = f"{self.name}: {self.cycles:,} cycles, {self.microseconds:,.1f} us at "
         title += f"{self.executable.target.clock / 1e9:g} GHz"
-        table = Table(
-            title=title + self._idle_text(), title_justify="left", box=SIMPLE, pad_edge=False
-        )
+        table = _new_table(title + self._idle_text())
         for head in _IPU_HEADS:
             table.add_column(head, justify="right", no_wrap=True)
         for replica in range(self.replicas):
@@ -239,9 +239,7 @@ class Report:
 
     def step_table(self, limit: int = LARGEST) -> Table:
         """The steps that took most cycles."""
-        table = Table(
-            title="steps with most cycles", title_justify="left", box=SIMPLE, pad_edge=False
-        )
+        table = _new_table("steps with most cycles")
         for head in _STEP_HEADS:
             table.add_column(head, justify="left" if head in _LEFT else "right")
         for step in self.steps[:limit]:
@@ -399,3 +397,11 @@ def _plain(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         ]
         lines.append(("  " + "  ".join(parts)).rstrip())
     return "\n".join(lines) + "\n"
+
+
+def _new_table(title: str) -> Table:
+    """An empty table; rich is loaded by those who show one."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)

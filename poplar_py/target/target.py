@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from poplar_py.diagnostics import OptionError
 from poplar_py.target.chips import CHIPS, Chip
-from poplar_py.target.machine_file import load_system
 from poplar_py.target.systems import SYSTEMS, System
 from poplar_py.types import DType, limits
 
@@ -38,6 +37,8 @@ def _within(value: int, limit: int, what: str) -> int:
 def _named_system(name: str) -> System:
     """A system by name, or from a TOML file."""
     if name.endswith(".toml"):
+        from poplar_py.target.machine_file import load_system  # with its TOML reader
+
         return load_system(name)
     return _lookup(SYSTEMS, name, "system")
 

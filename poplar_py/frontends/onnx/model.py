@@ -38,6 +38,7 @@ from poplar_py.frontends.onnx.importer import Importer, Scope
 from poplar_py.frontends.onnx.proto import (
     ProtoReader,
     check_texts,
+    has_external_data,
     parse_model,
     read_model,
 )
@@ -85,6 +86,10 @@ class OnnxModel:
     outputs: tuple[str, ...]
     name: str = "main"
     _reader: ProtoReader | None = None
+
+    def has_external_data(self) -> bool:
+        """Whether a tensor's bytes lie outside the file, wherever in the model it stands."""
+        return has_external_data(self.proto)
 
     def free_dims(self) -> tuple[str, ...]:
         """Free dims of the inputs, in order of first appearance."""
@@ -284,12 +289,18 @@ class OnnxModel:
         return Module(self.name, [graph], metadata=metadata)
 
 
-def open_onnx(source: str | Path | protos.ModelProto | bytes) -> OnnxModel:
-    """Parse and check a model. Raises FileError, InputError, ... located at the file."""
+def open_onnx(
+    source: str | Path | protos.ModelProto | bytes, data: bytes | None = None
+) -> OnnxModel:
+    """Parse and check a model. Raises FileError, InputError, ... located at the file.
+
+    `data` are the bytes of the file `source` when they have been read already.
+    """
     folder: Path | None = None
     if isinstance(source, str | Path):
         path = Path(source)
-        proto, file, folder = read_model(path), str(source), path.parent
+        file, folder = str(source), path.parent
+        proto = read_model(path) if data is None else parse_model(data, Location(file, 0, 0))
     elif isinstance(source, bytes):
         file = "<onnx>"
         proto = parse_model(source, Location(file, 0, 0))

@@ -99,6 +99,7 @@ def parse_model(data: bytes, loc: Location) -> protos.ModelProto:
 
 
 _MAX_DEPTH = 48
+_GRAPHS = (protos.AttributeProto.GRAPH, protos.AttributeProto.GRAPHS)
 
 
 def check_texts(model: protos.ModelProto, loc: Location) -> None:
@@ -128,6 +129,26 @@ def _node_texts(nodes: Any, texts: list[Any], depth: int, loc: Location) -> None
             texts += [attribute.name, attribute.ref_attr_name]
             if attribute.HasField("g"):
                 _graph_texts(attribute.g, texts, depth + 1, loc)
+
+
+def has_external_data(model: protos.ModelProto) -> bool:
+    """Whether any tensor of a model, its graphs and functions keeps its bytes in another file."""
+    tensors: list[Any] = []
+    graphs: list[Any] = [model.graph]
+    nodes: list[Any] = [n for f in model.functions for n in f.node]
+    while graphs or nodes:
+        if graphs:
+            graph = graphs.pop()
+            tensors += [*graph.initializer]
+            tensors += [t for s in graph.sparse_initializer for t in (s.values, s.indices)]
+            nodes += [*graph.node]
+            continue
+        for attribute in nodes.pop().attribute:
+            graphs += [attribute.g, *attribute.graphs] if attribute.type in _GRAPHS else []
+            sparse = [attribute.sparse_tensor, *attribute.sparse_tensors]
+            tensors += [attribute.t, *attribute.tensors]
+            tensors += [t for s in sparse for t in (s.values, s.indices)]
+    return any(t.data_location == protos.TensorProto.EXTERNAL for t in tensors)
 
 
 class ProtoReader:
