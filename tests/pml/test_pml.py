@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from poplar_py import ir
-from poplar_py.diagnostics import NestingTooDeep, PoplarPyError
+from poplar_py.diagnostics import NestingTooDeep, PoplarPyError, TypeMismatch
 from poplar_py.eval import evaluate
 from poplar_py.frontends.pml import load_pml, parse_pml, read_pml
 from poplar_py.ops.core import Constant
@@ -189,3 +189,20 @@ def test_declared_types() -> None:
     assert str(source.outputs) == "{'y': f32[n,4]}"
     with pytest.raises(PoplarPyError, match="no size to compute"):
         source.build()
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../../other.pml", "sub/../../x.pml"])
+def test_imports_stay_in_the_folder(name: str, tmp_path: Path) -> None:
+    main = tmp_path / "m.pml"
+    main.write_text(f'import "{name}"\n{HEAD}y = x\n}}\n')
+    with pytest.raises(PoplarPyError, match="lies outside the folder") as caught:
+        load_pml(main)
+    assert caught.value.loc.short.endswith("m.pml:1:8")
+
+
+@pytest.mark.parametrize("given", ['"a"', "[1, 2]", "x"])
+@pytest.mark.parametrize("called", ["normal", "uniform", "glorot_uniform", "he_normal"])
+def test_initialisers_take_numbers(called: str, given: str) -> None:
+    with pytest.raises(TypeMismatch, match="must be a number") as caught:
+        body(f"param w: f32[4] = {called}({given})\ny = x + w")
+    assert caught.value.loc.line == 2

@@ -127,7 +127,8 @@ class _Session:
         try:
             inside(self.root, str((folder / item.path).relative_to(self.root)))
         except (FileError, ValueError) as error:
-            message = error.message if isinstance(error, PoplarPyError) else str(error)
+            away = f"{item.path!r} lies outside the folder of the model"
+            message = error.message if isinstance(error, PoplarPyError) else away
             raise FileError(message, item.loc, "import files of the model's folder") from None
         path = (folder / item.path).resolve()
         if path in self.open:

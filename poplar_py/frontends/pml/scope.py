@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poplar_py.diagnostics import Location, PoplarPyError, ShapeError, TypeMismatch
-from poplar_py.frontends.pml.values import PmlValue
+from poplar_py.frontends.pml.values import PmlValue, describe
 
 __all__ = ["Frame", "TooLarge", "called_at", "checked_call", "located", "similar"]
 
@@ -63,6 +63,11 @@ def checked_call(
     except TypeError as error:
         names = ", ".join(list(inspect.signature(function).parameters)[1:])
         raise TypeMismatch(f"{name}: {error}", remedy=f"it takes ({names})") from None
+    for key, value in bound.arguments.items():
+        if bound.signature.parameters[key].annotation not in ("int", "float"):
+            continue
+        if not isinstance(value, int | float):
+            raise TypeMismatch(f"{name}: {key} must be a number, not {describe(value)}")
     return function(*bound.args, **bound.kwargs)
 
 
