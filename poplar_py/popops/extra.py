@@ -16,7 +16,7 @@ from poplar_py.popops.fill import iota
 from poplar_py.popops.reduction import reduce
 from poplar_py.popops.scattering import multi_update
 from poplar_py.popops.search import sort, top_k
-from poplar_py.types import DType, bool_, i32, u32
+from poplar_py.types import DType, i32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -27,20 +27,17 @@ __all__ = [
     "create_sliceable_tensor",
     "dynamic_slice_with_output",
     "encode_one_hot",
-    "histogram",
     "multi_update_add",
     "multi_update_max",
     "multi_update_mul",
     "normalise_image",
     "partial_transpose",
     "reduce_with_output",
-    "select_scalar_from_rows",
     "sort_in_place",
     "sort_key_value",
     "sort_key_value_in_place",
     "top_k_key_value",
     "top_k_with_permutation",
-    "update_scalar_in_rows",
 ]
 
 
@@ -193,36 +190,6 @@ def encode_one_hot(
     map_with_output(graph, text, [column, steps], encoded, prog, name)
 
 
-def _hit(graph: Graph, rows: Tensor, indices: Tensor, prog: program.Sequence, name: str) -> Tensor:
-    """bool [n, width]: the place each index names in its row."""
-    steps = iota(graph, rows.shape[1], indices.dtype, 0, f"{name}/steps")
-    column = indices.reshape((indices.numel, 1))
-    return map_expr(graph, "equal($0,$1)", [column, steps], prog, f"{name}/hit", bool_)
-
-
-def select_scalar_from_rows(
-    graph: Graph, rows: Tensor, indices: Tensor, prog: program.Sequence, name: str = "select_scalar"
-) -> Tensor:
-    """rows[i, indices[i]] of every row: [n]. An index outside gives 0."""
-    hit = _hit(graph, rows, indices, prog, name)
-    picked = map_expr(graph, "select($1,$0,c(0))", [rows, hit], prog, name, rows.dtype)
-    return reduce(graph, picked, [1], "sum", prog, f"{name}/sum")
-
-
-def update_scalar_in_rows(
-    graph: Graph,
-    rows: Tensor,
-    indices: Tensor,
-    values: Tensor,
-    prog: program.Sequence,
-    name: str = "update_scalar",
-) -> None:
-    """rows[i, indices[i]] = values[i]; an index outside its row changes nothing."""
-    hit = _hit(graph, rows, indices, prog, name)
-    column = values.reshape((values.numel, 1))
-    map_with_output(graph, "select($2,$1,$0)", [rows, column, hit], rows, prog, name)
-
-
 def _along_rows(
     graph: Graph, keys: Tensor, where: Tensor, axis: int, prog: program.Sequence, name: str
 ) -> Tensor:
@@ -332,19 +299,3 @@ def normalise_image(
 
     rank = out.rank
     return pad(graph, out, [0] * rank, [0] * (rank - 1) + [1], 0, prog, f"{name}/pad")
-
-
-def histogram(
-    graph: Graph, x: Tensor, levels: Tensor, prog: program.Sequence, name: str = "histogram"
-) -> Tensor:
-    """u32 counts of x below levels[0], between each two levels, and from the last level on."""
-    column = levels.reshape((levels.numel, 1))
-    row = x.flatten().reshape((1, x.numel))
-    below = map_expr(graph, "cast(less($1,$0),u32)", [column, row], prog, f"{name}/below", u32)
-    count = reduce(graph, below, [1], "sum", prog, f"{name}/sum")
-    total = graph.add_constant(u32, (1,), x.numel, f"{name}/total", 0)
-    none = graph.add_constant(u32, (1,), 0, f"{name}/none", 0)
-    from poplar_py.poplar import concat
-
-    high, low = concat([count, total]), concat([none, count])
-    return map_expr(graph, "sub($0,$1)", [high, low], prog, name, u32)

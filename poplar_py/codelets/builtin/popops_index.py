@@ -146,3 +146,96 @@ class ScatterReduce(Vertex, Generic[N, KIND]):
                 for c in range(self.cols):
                     at = k * self.cols + c
                     self.x[at] = joined(self.x[at], self.update[i * self.cols + c], KIND)
+
+
+@vertex
+class SelectFromRow(Vertex, Generic[T]):
+    """out[i] = x[i][index[i]], rows of `cols` elements; 0 where the index is outside the row."""
+
+    out: Output[Vector[T]]
+    x: Input[Vector[T]]
+    index: Input[Vector[i32]]
+    cols: i32
+
+    def compute(self) -> None:
+        for i in range(len(self.index)):
+            k = self.index[i]
+            if k >= 0 and k < self.cols:
+                self.out[i] = self.x[i * self.cols + k]
+            else:
+                self.out[i] = cast(0, T)
+
+
+@vertex
+class UpdateInRow(Vertex, Generic[T]):
+    """x[i][index[i]] = value[i], rows of `cols` elements; an index outside changes nothing."""
+
+    x: InOut[Vector[T]]
+    value: Input[Vector[T, ONE_PTR]]
+    index: Input[Vector[i32]]
+    cols: i32
+
+    def compute(self) -> None:
+        for i in range(len(self.index)):
+            k = self.index[i]
+            if k >= 0 and k < self.cols:
+                self.x[i * self.cols + k] = self.value[i]
+
+
+@vertex
+class Histogram(Vertex, Generic[N]):
+    """Adds to out[k] how many elements of x have k of the levels (ascending) at or below them.
+
+    A search by halves: as many steps for an element as the number of levels has bits.
+    """
+
+    out: Output[Vector[u32]]
+    x: Input[Vector[N]]
+    levels: Input[Vector[N]]
+
+    def compute(self) -> None:
+        for k in range(len(self.out)):
+            self.out[k] = cast(0, u32)
+        for i in range(len(self.x)):
+            v = self.x[i]
+            low = 0
+            high = len(self.levels)
+            while low < high:
+                middle = (low + high) // 2
+                if v < self.levels[middle]:
+                    high = middle
+                else:
+                    low = middle + 1
+            self.out[low] = self.out[low] + cast(1, u32)
+
+
+@vertex
+class SequenceCopy(Vertex, Generic[T]):
+    """The part of the copied sequences that falls into the rows out[base ..] of this vertex.
+
+    Sequence s copies rows[s] rows of `cols` elements from row source[s] of x to row target[s].
+    """
+
+    out: InOut[Vector[T]]
+    x: Input[Vector[T]]
+    rows: Input[Vector[i32]]
+    source: Input[Vector[i32]]
+    target: Input[Vector[i32]]
+    cols: i32
+    base: i32
+    zero: bool
+
+    def compute(self) -> None:
+        held = len(self.out) // self.cols
+        given = len(self.x) // self.cols
+        if self.zero:
+            for c in range(len(self.out)):
+                self.out[c] = cast(0, T)
+        for s in range(len(self.rows)):
+            first = max(self.target[s], self.base)
+            last = min(self.target[s] + self.rows[s], self.base + held)
+            if first < last:
+                at = self.source[s] + first - self.target[s]
+                abort_if(at < 0 or at + last - first > given)
+                n = (last - first) * self.cols
+                copy_row(self.out, (first - self.base) * self.cols, self.x, at * self.cols, n)
