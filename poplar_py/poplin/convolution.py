@@ -23,7 +23,7 @@ from poplar_py.poplin.operands import (
     split_epilogue,
 )
 from poplar_py.poplin.params import ConvForm
-from poplar_py.poplin.place import TileRange
+from poplar_py.poplin.place import TileRange, within
 from poplar_py.poplin.transforms import native_of, pad_output
 from poplar_py.poplin.wide import fold_wide_kernel
 from poplar_py.popops.elementwise import map as map_expr
@@ -54,14 +54,19 @@ def convolution(
     out_dtype: DType | None = None,
     tiles: TileRange | tuple[int, int] | None = None,
     transpose_and_flip_weights: bool = False,
+    available_memory_proportion: float | None = None,
 ) -> Tensor:
     """x [N, C, *spatial] with w [O, C/groups, *kernel] plus bias [O], then the epilogue.
 
     The result is [N, O, *out]. w and bias are tensors or arrays (constants, laid out as the plan
     wants). With Poplar's `ConvParams` weights may also be [groups, O/groups, C/groups, *kernel];
     `transpose_and_flip_weights` takes those of the forward pass ([C/groups, O/groups] and kernel
-    dims reversed) for the backward one.
+    dims reversed) for the backward one. `available_memory_proportion`: the share of a tile's
+    memory it may take (0.6, or what the weights of the graph leave); with less it is done in more
+    steps.
     """
+    if available_memory_proportion is not None:
+        tiles = within(planned_tiles(graph, tiles, x, w), available_memory_proportion)
     if transpose_and_flip_weights:
         w = backward_weights(w, params)
     if isinstance(params, ConvForm):

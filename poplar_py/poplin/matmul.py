@@ -21,7 +21,7 @@ from poplar_py.poplin.operands import (
     result_dtype,
     split_epilogue,
 )
-from poplar_py.poplin.place import TileRange, spread, tile_range
+from poplar_py.poplin.place import TileRange, spread, tile_range, within
 from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.blocked import LANES, add_blocked
 from poplar_py.types import f16, f32
@@ -48,15 +48,18 @@ def mat_mul(
     epilogue: Epilogue | None = None,
     out_dtype: DType | None = None,
     tiles: TileRange | tuple[int, int] | None = None,
+    available_memory_proportion: float | None = None,
 ) -> Tensor:
     """a [..., M, K] times b [..., K, N] (batch dims broadcast), plus bias [N], then the epilogue.
 
     Operands are tensors or arrays (constants, laid out as the plan wants). f16 and bf16 are summed
     in f32; integers below 64 bits give i32 and wrap. The result is [..., M, N].
+    `available_memory_proportion`: the share of a tile's memory it may take (0.6, or what the
+    weights of the graph leave); with less it is done in more steps.
     """
     batch, m, k, n = _shape(a.shape, b.shape)
     dtype = result_dtype(operand_dtype(a), operand_dtype(b), out_dtype)
-    where = planned_tiles(graph, tiles, a, b)
+    where = within(planned_tiles(graph, tiles, a, b), available_memory_proportion)
     if 0 in (*batch, m, n):
         empty = graph.add_variable(dtype, (*batch, m, n), name, mapping="linear")
         return finish(graph, empty, epilogue, prog, name)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import Mapping, Tensor, concat
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "reserve",
     "spread",
     "tile_range",
+    "within",
     "zeros",
 ]
 
@@ -73,6 +75,21 @@ def tile_range(graph: Graph, tiles: tuple[int, int] | TileRange | None) -> TileR
         _turns[graph] = turn + 1
         return TileRange(0, graph.target.num_tiles, turn, available(graph))
     return tiles if isinstance(tiles, TileRange) else TileRange(*tiles)
+
+
+def within(tiles: TileRange, share: float | None) -> TileRange:
+    """The tiles with `share` of their memory for the product, as they are for None.
+
+    Raises OptionError for a share that is not between 0 and 1.
+    """
+    if share is None:
+        return tiles
+    if not 0 <= share <= 1:
+        raise OptionError(
+            f"a share of memory of {share:g} is not between 0 and 1",
+            remedy="give available_memory_proportion a number between 0 and 1, such as 0.6",
+        )
+    return replace(tiles, memory=share)
 
 
 def spread(n: int, tiles: TileRange) -> Tiles:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from poplar_py import poplin
+from poplar_py.diagnostics import OptionError
 from poplar_py.passes.plan_exchange import group_fields, plan_compute_set
 from poplar_py.passes.tile_module import find_places
 from poplar_py.poplar import Graph, program
@@ -28,8 +29,9 @@ def product(share: float) -> tuple[Graph, program.Sequence, np.ndarray, np.ndarr
     params = poplin.ConvForm.of(2, pads=(1,) * 4)
     tensor = graph.add_variable(f32, x.shape, "x", mapping="linear")
     source = blocked_copy(graph, tensor, prog, "in", TileRange(0, TILES), piece_widths(28))
-    tiles = TileRange(0, TILES, memory=share)
-    out = poplin.convolution(graph, source, w, None, params, prog, "product", tiles=tiles)
+    out = poplin.convolution(
+        graph, source, w, None, params, prog, "product", available_memory_proportion=share
+    )
     flat = Flat(graph)
     flat.write(tensor, x)
     flat.run(prog)
@@ -57,6 +59,21 @@ def test_without_room_the_bound_gives_way() -> None:
     graph, _, got, wanted, _ = product(1e-4)
     assert plans(graph)["product"].nbytes > 1e-4 * graph.target.bytes_per_tile
     assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+def test_matrices_in_serial_steps() -> None:
+    rng = np.random.default_rng(4)
+    graph, prog = Graph(target(TILES)), program.Sequence()
+    a, b = sample(rng, f32, (256, 512)), sample(rng, f32, (512, 512))
+    x = graph.add_variable(f32, a.shape, "x", mapping="linear")
+    out = poplin.mat_mul(graph, x, b, prog, "product", available_memory_proportion=0.1)
+    assert plans(graph)["product"].serial > 1
+    flat = Flat(graph)
+    flat.write(x, a)
+    flat.run(prog)
+    assert np.abs(flat.read(out) - a @ b).max() <= 1e-5 * np.abs(a @ b).max()
+    with pytest.raises(OptionError, match="between 0 and 1"):
+        poplin.mat_mul(graph, x, b, prog, available_memory_proportion=1.5)
 
 
 def test_weights_of_the_graph_leave_less() -> None:
