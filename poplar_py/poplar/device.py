@@ -150,6 +150,10 @@ class IPUModel:
     """AUTO, or NO_DELAY: tiles of an IPU sync in no time."""
     global_sync_cycles: int | None = None
     tiles_per_super_tile: int | None = None
+    supports_super_tile_send_receive: bool = True
+    """False: the tiles of a group never receive together, as if each had a bus of its own."""
+    interleaved_memory_element_index: int | None = None
+    """The memory element that begins the interleaved region; code lies in the elements before."""
     instruction_bytes: int | None = None
     data_path_width: int | None = None
     """In bits."""
@@ -171,6 +175,8 @@ class IPUModel:
         if sync is None and self.relative_sync_delay == "NO_DELAY":
             sync = 0
         path = None if self.data_path_width is None else self.data_path_width // 8
+        bus = self.tiles_per_super_tile if self.supports_super_tile_send_receive else 1
+        code, rest = self._regions(chip)
         given = {
             "workers": self.num_worker_contexts,
             "bytes_per_tile": self.memory_bytes_per_tile,
@@ -179,7 +185,9 @@ class IPUModel:
             "memcpy_bytes_per_cycle": self.memcpy_bytes_per_cycle,
             "sync_internal": sync,
             "sync_global": self.global_sync_cycles,
-            "tiles_per_exchange_bus": self.tiles_per_super_tile,
+            "tiles_per_exchange_bus": bus,
+            "code_bytes": code,
+            "interleaved_bytes": rest,
             "instruction_bytes": self.instruction_bytes,
             "data_path_bytes": path,
         }
@@ -192,6 +200,20 @@ class IPUModel:
             unit = chip.figures()[name].unit
             changes[name] = Figure(float(value), unit, "IPUModel", "set by the program")
         return _changed(chip, changes)
+
+    def _regions(self, chip: Chip) -> tuple[int | None, int | None]:
+        """Bytes of the code and the interleaved region where the program sets the border."""
+        index = self.interleaved_memory_element_index
+        if index is None:
+            return None, None
+        total = self.memory_bytes_per_tile or int(chip.bytes_per_tile.value)
+        code = index * int(chip.element_bytes.value)
+        if not 0 < code < total:
+            raise OptionError(
+                f"interleaved memory from element {index} on",
+                remedy=f"a tile has {total // int(chip.element_bytes.value)} elements",
+            )
+        return code, total - code
 
     def create_device(self, threads: int | None = None) -> Device:
         """A device of this model."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from poplar_py.poplar import dot
 from poplar_py.poplar.errors import (
     InvalidTileMapping,
@@ -47,6 +49,11 @@ class Graph(VertexGraph):
     def get_top_level_graph(self) -> Graph:
         """The graph itself; of a virtual graph, the graph it is a part of."""
         return self
+
+    def convert_virtual_tile_to_physical_tile(self, tile: int) -> int:
+        """The number in the target of a tile of this graph; differs in virtual graphs. Raises
+        InvalidTileMapping."""
+        return int(self._physical(np.array([self._one_tile(tile)], np.int32))[0])
 
     def get_replication_factor(self) -> int:
         return self.replication_factor

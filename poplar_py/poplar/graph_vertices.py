@@ -18,6 +18,7 @@ from poplar_py.poplar.errors import (
     TensorTypeError,
     UnknownVertexType,
 )
+from poplar_py.poplar.field_sizes import field_size
 from poplar_py.poplar.groups import (
     ComputeSet,
     VertexGroup,
@@ -178,6 +179,10 @@ class VertexGraph(TensorGraph):
     def set_field_size(self, field: FieldRef, size: int) -> None:
         """Number of vectors of a rank-2 field, or elements of a state vector."""
         field.group.set_sizes(field.index, field.name, size)
+
+    def get_field_size(self, field: FieldRef) -> int:
+        """Vectors of a rank-2 field, or elements of any other field, as connected so far."""
+        return field_size(field)
 
     def set_perf_estimate(
         self, what: VertexRef | VertexGroup, cycles: npt.ArrayLike, flops: npt.ArrayLike = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from poplar_py.poputil import graphfn
 from poplar_py.poputil.splits import (
     dim_is_split_over_ipus,
     dim_is_split_over_tiles,
@@ -33,6 +34,7 @@ __all__ = [
     "duplicate",
     "expand_to_match_ranks",
     "get_tile_imbalance",
+    "graphfn",
     "inv_transform_tile_index",
     "map_tensor_linearly",
     "map_tensor_linearly_with_offset",
