@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,16 @@ import numpy.typing as npt
 from poplar_py.diagnostics import ErrorList, InputError, Location, UnboundDims
 from poplar_py.types import DTYPES, Dim, TensorType
 
-__all__ = ["Array", "Binding", "Port", "Signature", "bind_inputs", "bound_types", "split_axes"]
+__all__ = [
+    "Array",
+    "Binding",
+    "Port",
+    "Signature",
+    "bind_inputs",
+    "bound_types",
+    "check_names",
+    "split_axes",
+]
 
 Array = npt.NDArray[Any]
 
@@ -75,8 +85,7 @@ class Signature:
         known = {port.name for port in self.inputs}
         for name in arrays:
             if name not in known:
-                expected = ", ".join(sorted(known)) or "none"
-                errors.add(InputError(f"unknown input {name!r}", remedy=f"inputs are: {expected}"))
+                errors.add(_unknown("input", name, sorted(known)))
         out: dict[str, Array] = {}
         for port in self.inputs:
             with errors:
@@ -89,7 +98,8 @@ class Signature:
             raise InputError(
                 f"input {port.name!r} is missing",
                 Location("", 0, 0, name=port.name),
-                remedy=f"give an array of type {port.type}",
+                remedy=f"give an array of type {port.type}; on the command line "
+                f"--input {port.name}=FILE.npy, or --random-inputs SEED for all that is not given",
             )
         array = np.asarray(arrays[port.name])
         expected = self.inputs_shape(port)
@@ -158,6 +168,24 @@ def as_dtype(array: Array, port: Port) -> Array:
     return converted
 
 
+def _unknown(what: str, name: str, known: Sequence[str]) -> InputError:
+    """The error for a name that is not known: what exists, and the name that was perhaps meant."""
+    near = difflib.get_close_matches(name, known, 1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return InputError(
+        f"unknown {what} {name!r}", remedy=f"{meant}{what}s are: {', '.join(known) or 'none'}"
+    )
+
+
+def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raises InputError, all at once, for given names (of dims, inputs) that are not known."""
+    errors = ErrorList()
+    for name in given:
+        if name not in known:
+            errors.add(_unknown(what, name, known))
+    errors.raise_if_any()
+
+
 def _text(shape: Sequence[object]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
@@ -214,8 +242,7 @@ def bound_types(
     dims = dict(dims)
     for name, shape in shapes.items():
         if name not in declared:
-            known = ", ".join(declared)
-            raise InputError(f"unknown input {name!r}", remedy=f"inputs are: {known}")
+            raise _unknown("input", name, list(declared))
         _match(name, declared[name], tuple(shape), dims)
     out: dict[str, TensorType] = {}
     for name, type in declared.items():

@@ -10,7 +10,14 @@ from poplar_py.driver.cache import cached, key_of
 from poplar_py.driver.executable import Executable
 from poplar_py.driver.memory import give_back
 from poplar_py.driver.options import CompileOptions
-from poplar_py.driver.signature import Binding, Port, Signature, batch_axis, bind_inputs
+from poplar_py.driver.signature import (
+    Binding,
+    Port,
+    Signature,
+    batch_axis,
+    bind_inputs,
+    check_names,
+)
 from poplar_py.frontends.source import LoadedModel, Specialisation, Values
 from poplar_py.ir import Module
 from poplar_py.types import TensorType
@@ -56,6 +63,7 @@ def specialise(
     """The module of one replica, and how its inputs are split."""
     options.replica_machine()  # too many replicas is the first thing to tell
     declared = model.inputs
+    check_names("dim", sizes.dims, model.dim_names())
     shapes = {name: tuple(shape) for name, shape in sizes.shapes.items()}
     for name, value in sizes.consts.items():
         if hasattr(value, "shape"):

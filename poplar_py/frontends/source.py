@@ -79,6 +79,11 @@ class LoadedModel(ABC):
     def outputs(self) -> dict[str, TensorType]:
         """Declared outputs whose type the file tells."""
 
+    def dim_names(self) -> tuple[str, ...]:
+        """Free dims that may be given a size."""
+        types = (*self.inputs.values(), *self.outputs.values())
+        return tuple(dict.fromkeys(d for type in types for d in type.free_dims))
+
     @abstractmethod
     def specialise(
         self, dims: Mapping[str, int], shapes: Mapping[str, Any], consts: Values, values: Values

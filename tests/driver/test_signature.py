@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from poplar_py.diagnostics import InputError, PoplarPyError, UnboundDims
-from poplar_py.driver.signature import Port, Signature, bind_inputs
+from poplar_py.driver.signature import Port, Signature, bind_inputs, check_names
 from poplar_py.types import TensorType, f32, i32, i64
 
 BATCHED = {"x": TensorType(f32, ("batch", 3)), "state": TensorType(f32, (2, "batch", 4))}
@@ -83,3 +83,20 @@ def test_element_types() -> None:
         signature.check({"a": np.zeros(2, np.int32), "b": np.zeros(2, np.int32)})
     with pytest.raises(InputError, match="do not fit"):
         signature.check({"a": np.zeros(2), "b": np.array([1, 1 << 40])})
+
+
+def test_missing_input_names_the_options_of_the_command_line() -> None:
+    with pytest.raises(PoplarPyError) as caught:
+        Signature((Port("x", TensorType(f32, (2, 3))),), ()).check({})
+    text = str(caught.value)
+    assert "f32[2,3]" in text
+    assert "--input x=FILE.npy" in text
+    assert "--random-inputs SEED" in text
+
+
+def test_misspelt_names_tell_the_nearest() -> None:
+    with pytest.raises(PoplarPyError) as caught:
+        check_names("dim", ["bacth"], ("batch", "tokens"))
+    text = str(caught.value)
+    assert "unknown dim 'bacth'" in text
+    assert "did you mean 'batch'? dims are: batch, tokens" in text

@@ -3,7 +3,6 @@ permuted tiles; every dump of a model parses back to the same bytes and runs to 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -196,21 +195,22 @@ def test_light_dumps(name: str, tmp_path: Path) -> None:
         check_dump(dump, tmp_path, expected)
 
 
+def _run_child(arguments: list[str], folder: Path) -> None:
+    """Runs a command in a folder; when it fails, the test says what the command said."""
+    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(arguments)}\n{done.stderr}"
+
+
 def test_dumps_by_command_line(tmp_path: Path) -> None:
     """The same through `poplar-py`, in processes of their own."""
     (tmp_path / "cnn.pml").write_text(CNN)
     command = [sys.executable, "-m", "poplar_py.cli", "run"]
     common = ["--random-inputs", "4", "--system", "ipu", "--tiles-per-ipu", "16"]
     arguments = [*command, "cnn.pml", *common, "--output", "a.npz", "--dump-dir", "d"]
-    subprocess.run(arguments, cwd=tmp_path, check=True, env=os.environ, capture_output=True)
+    _run_child(arguments, tmp_path)
     dumps = sorted((tmp_path / "d").glob("*.pir"))
     for number, dump in enumerate((dumps[1], dumps[-1])):
         out = f"{number}.npz"
-        subprocess.run(
-            [*command, str(dump), *common, "--output", out],
-            cwd=tmp_path,
-            check=True,
-            capture_output=True,
-        )
+        _run_child([*command, str(dump), *common, "--output", out], tmp_path)
         with np.load(tmp_path / "a.npz") as a, np.load(tmp_path / out) as b:
             same(dict(b), dict(a), dump.name)
