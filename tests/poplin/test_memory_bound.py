@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
 
+import poplar_py as pp
 from poplar_py import poplin
 from poplar_py.diagnostics import OptionError
 from poplar_py.passes.plan_exchange import group_fields, plan_compute_set
@@ -92,3 +96,12 @@ def test_large_weights_lie_evenly() -> None:
     held = next(v for v in graph.variables if v.name == "dense/weights").mapping
     per_tile = np.bincount(held.tile, np.diff(held.bounds), TILES)
     assert per_tile.max() <= 1.1 * per_tile.mean()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vgg19", "densenet121"])
+def test_large_models_fit_one_ipu(name: str) -> None:
+    path = Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx"
+    executable = pp.compile(pp.load(str(path)), system="ipu")
+    assert executable.ipus == 1
+    assert max(step.tiles for step in executable.tile.steps) <= 1472
