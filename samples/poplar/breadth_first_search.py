@@ -30,21 +30,17 @@ def reference(near: list[np.ndarray], source: int) -> np.ndarray:
     return depth
 
 
-def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--nodes", type=int, default=600)
-    options.add_argument("--degree", type=int, default=3)
-    args = options.parse_args()
-    graph = new_graph(args, "algorithms.py")
-    near = random_graph(args.nodes, args.degree)
-    owners = min(graph.target.num_tiles, args.nodes)
-    depth = graph.add_variable(poplar.INT, [args.nodes], "depth")
-    frontier = graph.add_variable(poplar.INT, [args.nodes], "frontier", mapping="linear")
-    reached = graph.add_variable(poplar.INT, [args.nodes], "reached")
+def search(graph: poplar.Graph, near: list[np.ndarray]) -> RepeatWhileTrue:
+    """The program: every tile owns some nodes and their lists of neighbours."""
+    nodes = len(near)
+    owners = min(graph.target.num_tiles, nodes)
+    depth = graph.add_variable(poplar.INT, [nodes], "depth")
+    frontier = graph.add_variable(poplar.INT, [nodes], "frontier", mapping="linear")
+    reached = graph.add_variable(poplar.INT, [nodes], "reached")
     level = graph.add_variable(poplar.INT, [], "level", mapping=0)
     compute_set = graph.add_compute_set("visit")
     for tile in range(owners):
-        low, high = args.nodes * tile // owners, args.nodes * (tile + 1) // owners
+        low, high = nodes * tile // owners, nodes * (tile + 1) // owners
         first = np.cumsum([0] + [len(near[v]) for v in range(low, high)])
         lists = np.concatenate([*near[low:high], np.zeros(1, np.int32)])
         edges = graph.add_constant(poplar.INT, lists.shape, lists, "edges")
@@ -57,11 +53,21 @@ def main() -> None:
     body = Sequence(Execute(compute_set), Copy(reached, frontier))
     popops.map_in_place(graph, "add($0,c(1))", [level], body, "next level")
     found = popops.reduce(graph, reached, [0], "max", body, "found")
-    program = RepeatWhileTrue(Sequence(), found, body)
-    for name, tensor in (("depth", depth), ("frontier", frontier), ("level", level)):
+    written = {"depth": depth, "frontier": frontier, "level": level, "found": found}
+    for name, tensor in written.items():
         graph.create_host_write(name, tensor)
-    graph.create_host_write("found", found)
     graph.create_host_read("depth", depth)
+    return RepeatWhileTrue(Sequence(), found, body)
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--nodes", type=int, default=600)
+    options.add_argument("--degree", type=int, default=3)
+    args = options.parse_args()
+    graph = new_graph(args, "algorithms.py")
+    near = random_graph(args.nodes, args.degree)
+    program = search(graph, near)
 
     start = np.full(args.nodes, -1, np.int32)
     start[0] = 0

@@ -11,12 +11,16 @@ from poplar_py.poplar.program import Copy, RepeatWhileTrue, Sequence
 TOLERANCE = 1e-10
 
 
-def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--size", type=int, default=24)
-    args = options.parse_args()
-    graph = new_graph(args)
-    n = args.size
+def dot(
+    graph: poplar.Graph, a: poplar.Tensor, b: poplar.Tensor, prog: Sequence, name: str
+) -> poplar.Tensor:
+    """The sum of a * b."""
+    product = popops.mul(graph, a, b, prog, f"{name}/product")
+    return popops.reduce(graph, product, [0, 1], "sum", prog, name)
+
+
+def solver(graph: poplar.Graph, n: int) -> Sequence:
+    """The program: from residual r = b and x = 0, steps until r is small."""
 
     def variable(shape: list[int], name: str) -> poplar.Tensor:
         return graph.add_variable(poplar.FLOAT, shape, name, mapping="linear")
@@ -26,20 +30,16 @@ def main() -> None:
     rho, steps = variable([], "rho"), graph.add_variable(poplar.INT, [], "steps", mapping=0)
     p = padded.slice([1, 1], [n + 1, n + 1])
 
-    def dot(a: poplar.Tensor, b: poplar.Tensor, prog: Sequence, name: str) -> poplar.Tensor:
-        product = popops.mul(graph, a, b, prog, f"{name}/product")
-        return popops.reduce(graph, product, [0, 1], "sum", prog, name)
-
     body = Sequence()
     corners = (([1, 1], [n + 1, n + 1]), ([0, 1], [n, n + 1]), ([2, 1], [n + 2, n + 1]))
     corners += (([1, 0], [n + 1, n]), ([1, 2], [n + 1, n + 2]))
     shifted = [padded.slice(*corner) for corner in corners]
     poisson = "sub(mul($0,c(4)),add(add($1,$2),add($3,$4)))"
     ap = popops.map(graph, poisson, shifted, body, "A p")
-    alpha = popops.div(graph, rho, dot(p, ap, body, "p A p"), body, "alpha")
+    alpha = popops.div(graph, rho, dot(graph, p, ap, body, "p A p"), body, "alpha")
     popops.map_in_place(graph, "add($0,mul($1,$2))", [x, alpha, p], body, "x")
     popops.map_in_place(graph, "sub($0,mul($1,$2))", [r, alpha, ap], body, "r")
-    fresh = dot(r, r, body, "r r")
+    fresh = dot(graph, r, r, body, "r r")
     beta = popops.div(graph, fresh, rho, body, "beta")
     popops.map_in_place(graph, "add($1,mul($2,$0))", [p, r, beta], body, "p")
     body.add(Copy(fresh, rho))
@@ -49,11 +49,20 @@ def main() -> None:
     large = popops.map(graph, f"gt($0,c({TOLERANCE}))", [rho], condition, "large")
     few = popops.map(graph, f"lt($0,c({4 * n}))", [steps], condition, "few")
     go_on = popops.logical_and(graph, large, few, condition, "go on")
-    program = Sequence(Copy(r, p), Copy(dot(r, r, setup := Sequence(), "first"), rho))
-    whole = Sequence(setup, program, RepeatWhileTrue(condition, go_on, body))
+    program = Sequence(Copy(r, p), Copy(dot(graph, r, r, setup := Sequence(), "first"), rho))
     for name, tensor in (("p", padded), ("r", r), ("steps", steps), ("x", x)):
         graph.create_host_write(name, tensor)
         graph.create_host_read(name, tensor)
+    return Sequence(setup, program, RepeatWhileTrue(condition, go_on, body))
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--size", type=int, default=24)
+    args = options.parse_args()
+    graph = new_graph(args)
+    n = args.size
+    whole = solver(graph, n)
 
     b = np.random.default_rng(7).standard_normal((n, n)).astype(np.float32)
     engine = poplar.Engine(graph, whole)

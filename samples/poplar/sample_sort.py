@@ -17,14 +17,8 @@ from poplar_py.poplar.program import Copy, Execute, Sequence
 SLACK = 4
 
 
-def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--keys", type=int, default=4096)
-    options.add_argument("--sorters", type=int, default=16, help="tiles that sort")
-    args = options.parse_args()
-    graph = new_graph(args, "algorithms.py")
-    p = min(args.sorters, graph.target.num_tiles)
-    share = args.keys // p
+def sorter(graph: poplar.Graph, p: int, share: int) -> Sequence:
+    """The program that sorts p shares of keys, one on each of p tiles."""
     room = min(share, max(8, SLACK * share // p))
 
     def spread(dtype: poplar.DType, shape: list[int], name: str) -> poplar.Tensor:
@@ -72,6 +66,18 @@ def main() -> None:
     graph.create_host_write("keys", keys)
     graph.create_host_read("result", result)
     graph.create_host_read("sizes", sizes)
+    return program
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--keys", type=int, default=4096)
+    options.add_argument("--sorters", type=int, default=16, help="tiles that sort")
+    args = options.parse_args()
+    graph = new_graph(args, "algorithms.py")
+    p = min(args.sorters, graph.target.num_tiles)
+    share = args.keys // p
+    program = sorter(graph, p, share)
 
     data = np.random.default_rng(5).standard_normal((p * share,)).astype(np.float32)
     engine = poplar.Engine(graph, program)
