@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from poplar_py.poputil import graphfn
+from poplar_py.poputil.partition import create_partitionable_tensor
 from poplar_py.poputil.splits import (
     dim_is_split_over_ipus,
     dim_is_split_over_tiles,
@@ -29,6 +30,7 @@ __all__ = [
     "clone_to_ipu",
     "copy_to_ipu",
     "create_broadcast_operand",
+    "create_partitionable_tensor",
     "dim_is_split_over_ipus",
     "dim_is_split_over_tiles",
     "duplicate",
