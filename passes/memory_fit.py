@@ -14,7 +14,7 @@ import numpy as np
 
 from poplar_py.diagnostics import Location, OutOfTileMemory
 from poplar_py.passes.memory_items import Charges
-from poplar_py.passes.tile_module import Items
+from poplar_py.passes.memory_plan import Items
 from poplar_py.poplar.arrays import Ints
 from poplar_py.target.target import Target
 

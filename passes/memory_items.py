@@ -9,9 +9,10 @@ import numpy as np
 
 from poplar_py.diagnostics import Location
 from poplar_py.passes.liveness import Liveness
+from poplar_py.passes.memory_plan import Items
 from poplar_py.passes.plan_exchange import ExchangePlan
 from poplar_py.passes.steps import edge_fields
-from poplar_py.passes.tile_module import Items, Places, TileModule
+from poplar_py.passes.tile_module import Places, TileModule
 from poplar_py.poplar.arrays import I8, Bools, Ints
 from poplar_py.poplar.groups import StateVectors, VertexGroup
 from poplar_py.poplar.program import Execute

@@ -15,7 +15,7 @@ else lies in either region. Which of the two `memory_fit.region_use` tells.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,10 @@ from poplar_py.passes.context import PassContext
 from poplar_py.passes.exchange_items import mix
 from poplar_py.passes.memory_fit import check_fit
 from poplar_py.passes.memory_items import charged_bytes, collect_items
+from poplar_py.passes.memory_plan import Items, MemoryPlan
 from poplar_py.passes.plan_exchange import ExchangePlan
 from poplar_py.passes.registry import Pass, register
-from poplar_py.passes.tile_module import Items, TileModule, align_up, tile_align
+from poplar_py.passes.tile_module import TileModule, align_up, tile_align
 from poplar_py.poplar.arrays import I8, Bools, Ints, first_of_each
 
 LINE = 64
@@ -66,33 +67,6 @@ class PlacedMemory:
     plan: MemoryPlan
     blocks: dict[int, int]
     states: dict[tuple[int, int], int]
-
-
-@dataclass
-class MemoryPlan:
-    """Offsets and sizes; all arrays per tile int64[tiles] unless said otherwise.
-
-    ``at`` int64[entries]: byte offset of each entry in its tile's data area. ``data``: bytes of
-    data area used; ``bound``: least possible (always live plus the heaviest step); ``always``:
-    always live; ``code``, ``state``: bytes charged, not stored on the host. ``base``: byte address
-    of each tile's data area in the arena, ``end``: arena bytes of all tiles.
-    """
-
-    at: Ints
-    data: Ints
-    bound: Ints
-    always: Ints
-    code: Ints
-    state: Ints
-    base: Ints
-    end: int
-    live_bytes: Ints = field(default_factory=lambda: np.zeros(0, I8))
-    """int64[steps]: bytes of all tiles live at each step."""
-
-    @property
-    def total(self) -> Ints:
-        """Bytes of tile memory needed."""
-        return self.code + self.state + self.data
 
 
 def plan_memory(items: Items, num_tiles: int, code: Ints, state: Ints) -> MemoryPlan:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from poplar_py.passes.context import PassContext
 from poplar_py.passes.liveness import FindLiveness, Liveness
 from poplar_py.passes.map_tiles import MapTiles
+from poplar_py.passes.memory_plan import Items
 from poplar_py.passes.plan_exchange import ComputePlan, PlanExchange
 from poplar_py.passes.plan_memory import MemoryPlan, PlacedMemory, PlanMemory
 from poplar_py.passes.registry import Pass
 from poplar_py.passes.steps import StepTree
-from poplar_py.passes.tile_module import Items, Places, TileModule
+from poplar_py.passes.tile_module import Places, TileModule
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poplar_py.diagnostics import ErrorList, Location
-from poplar_py.poplar.arrays import I8, Bools, Ints, first_of_each, sort_order
+from poplar_py.diagnostics import ErrorList
+from poplar_py.poplar.arrays import I8, Ints, first_of_each, sort_order
 from poplar_py.poplar.mapping import Atlas
 from poplar_py.poplar.program import Program
 from poplar_py.poplar.tile_print import print_tile_module
@@ -154,21 +154,6 @@ def find_places(variables: list[Variable], atlas: Atlas, num_tiles: int) -> Plac
         ordered[first] % num_tiles,
         nbytes,
     )
-
-
-@dataclass
-class Items:
-    """Things to place. Entry e is ``nbytes[e]`` bytes of item ``item[e]`` on tile ``tile[e]``
-    (ascending by item); ``live`` bool[items, steps]: step columns in which an item holds its bytes;
-    ``always`` bool[items]. ``names`` and ``locs`` are for messages."""
-
-    item: Ints
-    tile: Ints
-    nbytes: Ints
-    live: Bools
-    always: Bools
-    names: list[str]
-    locs: list[Location]
 
 
 def tile_align(nbytes: Ints) -> Ints:

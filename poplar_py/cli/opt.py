@@ -16,7 +16,9 @@ __all__ = ["opt_command"]
 @click.command("opt", short_help="Run passes on a .pir file.")
 @click.argument("file")
 @click.option("-p", "--passes", "pipeline", required=True, metavar="SPEC", help="Passes to run.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="OUT.pir")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), metavar="OUT.pir", help="Output file."
+)
 @click.option("--system", default="m2000", show_default=True, help="Machine to lower for.")
 @click.option("--ipus", type=click.IntRange(min=1), help="IPUs of the machine.")
 @click.option("--tiles-per-ipu", type=click.IntRange(min=1), help="Tiles of each IPU.")

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from poplar_py.diagnostics import UNKNOWN, Location
 from poplar_py.executable.tables import Order, Words
-from poplar_py.passes.plan_memory import MemoryPlan
-from poplar_py.passes.tile_module import Items
+from poplar_py.passes.memory_plan import Items, MemoryPlan
 from poplar_py.poplar.arrays import Ints
 from poplar_py.target.target import Target
 from poplar_py.types import DType

@@ -29,8 +29,7 @@ from poplar_py.executable.executable import (
 from poplar_py.executable.pexe_format import FORMAT, FRACTIONS, MAX_MANIFEST, PLAN, STEP
 from poplar_py.executable.pexe_target import target_from_json
 from poplar_py.executable.tables import Order
-from poplar_py.passes.plan_memory import MemoryPlan
-from poplar_py.passes.tile_module import Items
+from poplar_py.passes.memory_plan import Items, MemoryPlan
 from poplar_py.poplar.arrays import I8, Ints, offsets_of
 from poplar_py.poplar.program import PrintTensorFmt
 from poplar_py.types import DTYPES

@@ -16,10 +16,11 @@ from poplar_py.passes.exchange_messages import (
     make_messages,
     store_messages,
 )
+from poplar_py.passes.memory_plan import Items
 from poplar_py.passes.plan_exchange import ExchangePlan
 from poplar_py.passes.plan_memory import PlacedMemory, plan_memory
 from poplar_py.passes.plan_tiles import plan_tiles
-from poplar_py.passes.tile_module import Items, TileModule
+from poplar_py.passes.tile_module import TileModule
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.program import Execute
 from poplar_py.types import f32
