@@ -293,7 +293,8 @@ def _row_weights(
     """Weights in the simple kernels' order: [groups, O, *kernel rows, I, kernel width]."""
     groups, outs, chans, *kernel = params.weights_shape()
     result = _variable_named(trial, "conv")
-    each = outs if result is None else result.shape[5]
+    # A result in another form than theirs needs no such kernels: nothing, or a product by one.
+    each = result.shape[5] if result is not None and len(result.shape) == 7 else outs
     size = each * chans * prod(kernel)
     users = np.full(weights.numel // size, size, np.int64)
     mapping = _where_used(trial, weights, users, tiles)
