@@ -37,7 +37,7 @@ test: setup      ## the quick suite, at most 8 minutes on two cores
 	$(PYTEST) -n $(JOBS) -m 'not slow'
 
 test-all: setup  ## everything, at most 45 minutes on two cores
-	$(PYTEST) -n $(JOBS)
+	$(PYTEST) -n $(JOBS) --hypothesis-profile search
 
 bench: setup     ## four models against onnxruntime; writes benchmarks/results/latest.json
 	$(BIN)/python benchmarks/bench.py
