@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poplar_py.diagnostics import InputError
+from poplar_py.diagnostics import InputError, OptionError
 from poplar_py.executable.build import BuildOptions, build_executable
 from poplar_py.executable.executable import Executable
 from poplar_py.executable.pexe import load_executable
@@ -48,6 +48,7 @@ def compile_graph(
     allow = allow_out_of_memory or flag(flags, "debug.allowOutOfMemory")
     check_all_mapped(graph, todo)
     executable = build_executable(graph, todo, BuildOptions(allow_out_of_memory=allow))
+    executable.metadata["replication_factor"] = graph.replication_factor
     AutoReport(flags).compiled(executable, graph, todo)
     return executable
 
@@ -57,7 +58,8 @@ class Engine:
 
     ``Engine(graph, programs)`` compiles; ``Engine(executable)`` takes what `compile_graph` gave, or
     the path of a ``.pexe`` file. Options by name: threads, replicas, faithful_exchange, checked,
-    merge_vertices (the host may run neighbouring vertices as one; values stay).
+    merge_vertices (the host may run neighbouring vertices as one; values stay). ``replicas`` is
+    the graph's replication factor unless given. Raises OptionError when the two differ.
     ``options`` are Poplar's option strings, which ``POPLAR_ENGINE_OPTIONS`` overrides; those that
     only tune its compiler change nothing (`poplar_py.poplar.options` says which).
     """
@@ -69,7 +71,7 @@ class Engine:
         options: Mapping[str, Any] | None = None,
         *,
         threads: int | None = None,
-        replicas: int = 1,
+        replicas: int | None = None,
         faithful_exchange: bool = False,
         checked: bool | None = None,
         merge_vertices: bool = True,
@@ -81,8 +83,7 @@ class Engine:
         elif isinstance(what, str):
             what = load_executable(what)
         self.executable = what
-        own = number(self.options, "target.numberRuntimeReplica")
-        self._threads, self._replicas = threads, max(replicas, own)
+        self._threads, self._replicas = threads, self._replica_count(replicas)
         self._faithful, self._checked = faithful_exchange, checked
         self._merge = merge_vertices
         self._report = AutoReport(self.options)
@@ -90,6 +91,17 @@ class Engine:
         self._streams: dict[tuple[str, int | None], Any] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
         self._engine: TileEngine | None = None
+
+    def _replica_count(self, given: int | None) -> int:
+        """Replicas of this engine: as given, else by the options, else by the graph."""
+        factor = int(self.executable.metadata.get("replication_factor", 1))
+        asked = max(given or 1, number(self.options, "target.numberRuntimeReplica"))
+        if factor > 1 and asked not in (1, factor):
+            raise OptionError(
+                f"{asked} replicas of a graph whose replication factor is {factor}",
+                remedy=f"leave replicas out, or build Graph(target, replication_factor={asked})",
+            )
+        return max(asked, factor)
 
     # ------------------------------------------------------------------ life
     def load(self, device: Device | None = None) -> None:

@@ -108,6 +108,7 @@ class _Build:
             host_calls=out.host_calls,
             messages=out.messages,
             initial=[*initial_data(self.graph.variables, self.plan, self.layout), *groups.initial],
+            replica_words=replica_words(self.graph.variables, self.plan, self.layout),
             steps=out.steps,
             memory=self.plan.memory,
             items=self.plan.items,
@@ -198,6 +199,15 @@ def _layout(plan: TilePlan, num_tiles: int) -> Layout:
         row[items.tile[part]] = address[part]
         states[key] = row
     return Layout(plan.places, address[:shares], blocks, states)
+
+
+def replica_words(variables: list[Variable], plan: TilePlan, layout: Layout) -> Ints:
+    """Arena offsets of the constants that hold a replica's number, where they are ever live."""
+    placed = np.asarray(plan.items.live.any(axis=1))
+    marked = [v for v in variables if v.replica_index and bool(placed[v.id])]
+    base = np.array([v.base for v in marked], I8)
+    at, _ = layout.runs(base, np.ones(len(base), I8))
+    return at
 
 
 def initial_data(variables: list[Variable], plan: TilePlan, layout: Layout) -> list[Initial]:

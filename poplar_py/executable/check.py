@@ -41,6 +41,7 @@ def check_executable(exe: Executable) -> None:
         total = int(i.nbytes.sum()) if len(i.nbytes) else 0
         _need(total == len(i.data), f"first contents of {i.name!r} have another size")
         _inside(i.at, i.nbytes, exe.arena_bytes, f"first contents of {i.name!r}")
+    _inside(exe.replica_words, np.full_like(exe.replica_words, 4), exe.arena_bytes, "replicas")
     _check_code(exe)
 
 

@@ -189,6 +189,8 @@ class Executable:
     wide: bool
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     remote_rows: dict[str, int] = field(default_factory=dict[str, int])
+    replica_words: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Arena offsets of the 4-byte words in which a replica finds its own number."""
     proved: frozenset[int] = frozenset()
     """Codelets of a file that is not trusted which may run without bounds checks (see `proof`)."""
 

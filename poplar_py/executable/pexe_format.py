@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-FORMAT = 2
+FORMAT = 3
 MAX_MANIFEST = 1 << 28
 PLAN = ("at", "data", "bound", "always", "code", "state", "base", "live_bytes")
 STEP = (

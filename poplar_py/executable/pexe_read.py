@@ -109,6 +109,7 @@ class Reader:
                 Message(str(t), self.place(p), _int(r)) for t, p, r in _rows(m["messages"], 3)
             ],
             initial=self.initial(),
+            replica_words=self.array("replica_words", np.int64),
             steps=self.steps(target.num_ipus),
             memory=self.memory(),
             items=self.items(),

@@ -32,6 +32,7 @@ def make_manifest(exe: Executable, arrays: Arrays) -> dict[str, Any]:
     arrays["initial_data"], arrays["initial_data_ptr"] = _ragged(data, np.dtype(np.uint8))
     arrays["initial_at"], arrays["initial_ptr"] = _ragged(at, np.dtype(np.int64))
     arrays["initial_bytes"], _ = _ragged([i.nbytes for i in exe.initial], np.dtype(np.int64))
+    arrays["replica_words"] = exe.replica_words
     empty = np.zeros(exe.target.num_ipus, I8)
     for what in ("ipu_compute", "ipu_exchange"):
         rows = [getattr(s, what) for s in exe.steps]

@@ -31,7 +31,7 @@ from poplar_py.poplar.pending import VertexRef
 from poplar_py.poplar.tensor import Tensor, concat, fail
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.views import Affine
-from poplar_py.types import DType, dtype_of
+from poplar_py.types import DType, dtype_of, u32
 
 if TYPE_CHECKING:
     pass
@@ -130,6 +130,14 @@ class TensorGraph(GraphCore):
                 "give one value, or one per element",
             )
         var.constant = np.ascontiguousarray(data).reshape(var.size)
+        return tensor
+
+    def add_replication_index_constant(
+        self, name: str = "", mapping: MappingSpec = None, *, loc: Location | None = None
+    ) -> Tensor:
+        """A u32 constant of rank 0: the number of the replica that reads it, from 0."""
+        tensor = self.add_constant(u32, (), 0, name or "replication_index", mapping, loc=loc)
+        self.variables[-1].replica_index = True
         return tensor
 
     def clone(

@@ -36,7 +36,7 @@ from poplar_py.poplar.tile_tokens import MAX_DEPTH, STRING, Tokens
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.views import Affine, Cat, Dim, Runs, View
 from poplar_py.target.describe import target_from
-from poplar_py.types import DType
+from poplar_py.types import DType, u32
 
 
 @dataclass
@@ -230,6 +230,9 @@ class Reader:
             mapping = starts, t.sized_ints(len(starts), "tiles of a mapping")
         live = t.take("always_live")
         values = {w: self._given(w, dtype) for w in ("const", "init", "mask") if t.word == w}
+        replica_index = "const" in values and t.take("replica_index")
+        if replica_index and (dtype != u32 or shape != ()):
+            raise ParseError("a replica's number is u32[]", where)
         for w in ("init", "mask"):
             if t.word == w:
                 values[w] = self._given(w, dtype)
@@ -237,6 +240,7 @@ class Reader:
         v = self.graph.variables[-1]
         self.vars[key] = v
         v.always_live = live
+        v.replica_index = replica_index
         if mapping is not None:
             self._map(v, *mapping, where)
         for w, array in values.items():

@@ -211,6 +211,8 @@ class TilePrinter:
             text += " always_live"
         if v.constant is not None:
             text += f" const {attribute_text(v.constant, self.found)}"
+        if v.replica_index:
+            text += " replica_index"
         if v.initial is not None:
             text += f" init {attribute_text(v.initial, self.found)}"
         if v.initial_mask is not None:

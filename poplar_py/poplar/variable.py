@@ -22,7 +22,7 @@ class Variable:
 
     ``constant`` holds the values of a constant, ``initial`` the first contents of a variable with
     ``initial_mask`` saying which elements were given (None: all). ``always_live`` keeps its memory
-    for the whole program.
+    for the whole program. ``replica_index``: a constant that holds each replica's own number.
     """
 
     __slots__ = (
@@ -40,6 +40,7 @@ class Variable:
         "initial_mask",
         "loc",
         "name",
+        "replica_index",
         "shape",
         "size",
         "version",
@@ -66,6 +67,7 @@ class Variable:
         self.initial: npt.NDArray[Any] | None = None
         self.initial_mask: Bools | None = None
         self.always_live = False
+        self.replica_index = False
         self.version = 0
         self._mapping: Mapping | None = None
         self._partial: tuple[int, bool] = (-1, True)

@@ -79,6 +79,8 @@ def _constant(graph: Graph, view: Tensor) -> Tensor | None:
     held = view.variables()
     if len(held) != 1 or held[0].constant is None or held[0].size > 1 << 16:
         return None
+    if held[0].replica_index:
+        return None
     values = held[0].constant[view.addresses() - held[0].base]
     n, channels, *spatial = values.shape
     pads = [(0, 0)] * values.ndim

@@ -134,6 +134,9 @@ class TileEngine:
         for initial in exe.initial:
             rows = self._initial_rows(initial)
             kernel(None, int(rows.ctypes.data), len(rows), None)
+        for r in range(self.replicas):
+            for at in exe.replica_words.tolist():
+                self._arena.view(at, 4, r).view(np.uint32)[:] = r
 
     def _initial_rows(self, initial: Initial) -> NDArray[np.int64]:
         """Rows (source, target, bytes) in absolute addresses, for all replicas."""
