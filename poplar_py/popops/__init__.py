@@ -72,6 +72,7 @@ from poplar_py.popops.arithmetic import (
     tan,
     tanh,
 )
+from poplar_py.popops.circ_buf import CircBuf
 from poplar_py.popops.control import (
     all_true,
     counted_for_loop,
@@ -255,6 +256,7 @@ from poplar_py.popops.variants import (
 )
 
 __all__ = [
+    "CircBuf",
     "UpdateTable",
     "abs",
     "abs_in_place",

@@ -23,8 +23,10 @@ from poplar_py.poputil.tile_mapping import (
     map_tensor_linearly_with_offset,
     split_regions_between_workers,
 )
+from poplar_py.poputil.use_tracker import TensorUseTracker
 
 __all__ = [
+    "TensorUseTracker",
     "broadcast_to_match",
     "calc_linear_tile_mapping",
     "clone_to_ipu",
