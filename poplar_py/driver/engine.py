@@ -50,7 +50,8 @@ class ModelEngine:
         return self._tile
 
     def run(self, inputs: Mapping[str, Any], timeout: float | None = None) -> dict[str, Array]:
-        """Copies inputs in, runs the program once on all replicas, copies outputs out."""
+        """Copies inputs in, runs the program once on all replicas, copies outputs out; outputs
+        whose size the device counts are cut to it."""
         signature = self.executable.signature
         arrays = signature.check(self.executable.complete(inputs))
         engine = self.prepare()
@@ -60,7 +61,7 @@ class ModelEngine:
                 engine.write(INPUT + port.name, signature.stack(port, arrays[port.name]))
         engine.reset_cycles()
         engine.run(0, timeout=timeout)
-        outputs = {port.name: self._output(engine, port) for port in signature.outputs}
+        outputs = {port.name: self._output(engine, port) for port in signature.results}
         self._seconds = time.perf_counter() - begin
         return outputs
 
@@ -70,8 +71,12 @@ class ModelEngine:
         shape = port.type.static_shape
         if not port.type.numel:
             return np.zeros(port.host_shape(signature.replicas), port.type.dtype.numpy)
-        held = engine.read(OUTPUT + port.name).reshape(signature.replicas, *shape)
-        return signature.join(port, list(held))
+        held = list(engine.read(OUTPUT + port.name).reshape(signature.replicas, *shape))
+        if port.counted is not None:
+            counts = engine.read(OUTPUT + port.count_name).reshape(-1).tolist()
+            before = (slice(None),) * port.counted
+            held = [part[(*before, slice(n))] for part, n in zip(held, counts, strict=True)]
+        return signature.join(port, held)
 
     def stop(self) -> None:
         """Ends a run of another thread."""

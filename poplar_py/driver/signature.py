@@ -32,12 +32,19 @@ class Port:
     """One input or output as one replica sees it.
 
     `split` is the axis along which replicas share the host's array; None: all get the same array
-    (input), or the first replica's array is the result (output).
+    (input), or the first replica's array is the result (output). `counted` is the axis of an output
+    along which the device counts how many elements there are, in the port `count_name`.
     """
 
     name: str
     type: TensorType
     split: int | None = None
+    counted: int | None = None
+
+    @property
+    def count_name(self) -> str:
+        """The port with this one's number of elements along `counted`."""
+        return f"{self.name}.count"
 
     def host_shape(self, replicas: int) -> tuple[int, ...]:
         """Shape of the array on the host, all replicas together."""
@@ -52,19 +59,15 @@ class Port:
             "dtype": self.type.dtype.name,
             "shape": list(self.type.shape),
             "split": self.split,
+            "counted": self.counted,
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Port:
         shape = tuple(int(d) for d in data["shape"])
-        split = data["split"]
-        if split is not None and not 0 <= split < len(shape):
-            raise ValueError(f"axis {split} of {len(shape)}")
-        return Port(
-            str(data["name"]),
-            TensorType(DTYPES[data["dtype"]], shape),
-            None if split is None else int(split),
-        )
+        type = TensorType(DTYPES[data["dtype"]], shape)
+        axes = (_axis(data["split"], len(shape)), _axis(data["counted"], len(shape)))
+        return Port(str(data["name"]), type, *axes)
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,12 @@ class Signature:
             return array
         return np.stack([self.shard(port, array, r) for r in range(self.replicas)])
 
+    @property
+    def results(self) -> list[Port]:
+        """The outputs that a run gives: all but the counts of others."""
+        counts = {port.count_name for port in self.outputs if port.counted is not None}
+        return [port for port in self.outputs if port.name not in counts]
+
     def join(self, port: Port, parts: Sequence[Array]) -> Array:
         """The host's output from the replicas' parts."""
         if port.split is None or len(parts) == 1:
@@ -148,6 +157,12 @@ class Signature:
             tuple(Port.from_json(p) for p in data["outputs"]),
             int(data["replicas"]),
         )
+
+
+def _axis(value: Any, rank: int) -> int | None:
+    if value is not None and not 0 <= int(value) < rank:
+        raise ValueError(f"axis {value} of {rank}")
+    return None if value is None else int(value)
 
 
 def as_dtype(array: Array, port: Port) -> Array:

@@ -124,6 +124,7 @@ def signature_of(model: LoadedModel, module: Module, binding: Binding, replicas:
         if (axis := binding.splits.get(name)) is not None and isinstance(type.shape[axis], str)
     }
     declared_outputs = model.outputs
+    counted = counted_outputs(module)
     outputs: list[Port] = []
     for index, value in enumerate(graph.outputs):
         name = graph.output_name(index)
@@ -131,8 +132,14 @@ def signature_of(model: LoadedModel, module: Module, binding: Binding, replicas:
         if declared.rank != value.type.rank:
             declared = value.type
         axis = output_axis(declared, batch) if replicas > 1 else None
-        outputs.append(Port(name, value.type, axis))
+        outputs.append(Port(name, value.type, axis, counted.get(name)))
     return Signature(inputs, tuple(outputs), replicas)
+
+
+def counted_outputs(module: Module) -> dict[str, int]:
+    """The axis along which the device counts the elements of an output, by its name."""
+    kinds = [(name, kind.split()) for name, kind, *_ in module.metadata.get("onnx_outputs", ())]
+    return {name: int(words[1]) for name, words in kinds if words[0] == "bounded"}
 
 
 def output_axis(declared: TensorType, batch: set[Any]) -> int | None:

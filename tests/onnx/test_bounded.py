@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,19 @@ def test_counted_rows(name: str, edge: float) -> None:
     (reference,) = expected(made, feeds)
     assert (ours.shape, ours.dtype) == (reference.shape, reference.dtype)
     np.testing.assert_allclose(ours, reference, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(CHAINS)[:3])
+def test_compiled_and_saved_ones_give_the_same(name: str, tmp_path: Path) -> None:
+    made, feeds = model(CHAINS[name]), {"x": X, "edge": np.asarray(0.9, np.float32)}
+    (reference,) = expected(made, feeds)
+    exe = pp.compile(pp.load(made), system="ipu", tiles_per_ipu=8)
+    exe.save(tmp_path / "m.pexe")
+    for what in (exe, pp.Executable.load(tmp_path / "m.pexe")):
+        outputs = pp.Engine(what, threads=1).run(feeds)
+        assert list(outputs) == ["y"]
+        assert outputs["y"].shape == reference.shape
+        np.testing.assert_allclose(outputs["y"], reference, rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("chain", ["t = Gather(x, k) y = Softmax<axis=0>(t)", "y = Mul(k, k9)"])
