@@ -40,7 +40,7 @@ test: setup      ## the quick suite, at most 8 minutes on two cores
 	$(PYTEST) -n $(JOBS) -m 'not slow'
 
 test-all: setup  ## everything, at most 45 minutes on two cores
-	$(PYTEST) -n $(JOBS) --hypothesis-profile search
+	$(PYTEST) -n $(JOBS) --dist worksteal --hypothesis-profile search
 
 bench: setup     ## four models against onnxruntime; writes benchmarks/results/latest.json
 	@$(BYTES)
