@@ -24,6 +24,7 @@ from poplar_py.types import DType, bf16, f16, f32, f64, i32, i64, u32, u64
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar.arrays import Ints
     from poplar_py.poplar.program import Sequence
     from poplar_py.poplin.params import ConvForm
 
@@ -137,6 +138,34 @@ def _channels_per_vertex(outs: int, rows: int, tiles: int) -> int:
     return best
 
 
+def _row_edges(
+    planes: Tensor, params: ConvForm, kernel: tuple[int, int], image: Ints, line: tuple[Ints, Ints]
+) -> Edges:
+    """x: for every vertex one edge a kernel row, all channels of a padded input row.
+
+    `image`: the vertex's number among [N, G]; `line`: its output's depth and height.
+    """
+    kd, kh = kernel
+    depth, height, chans, pitch = planes.shape[2:]
+    ky = np.arange(kd * kh)
+    rows_d = line[0][:, None] * params.strides[0] + ky // kh * params.dilations[0]
+    rows_h = line[1][:, None] * params.strides[1] + ky % kh * params.dilations[1]
+    first = (image[:, None] * depth + rows_d) * height + rows_h
+    begin = (first * (chans * pitch)).ravel()
+    rows = Edges.flat(planes.flatten(), begin, begin + chans * pitch)
+    return Edges.nested(np.arange(len(image) + 1) * (kd * kh), rows)
+
+
+def _kernel_edges(w: Tensor, group: Ints, chunk: Ints) -> Edges:
+    """w: the weights [groups, chunks, outputs, channels, kernel rows, kw] of each vertex's chunk,
+    kernel row by kernel row."""
+    weights = w.dim_shuffle((0, 1, 2, 4, 3, 5))
+    lo = np.zeros((len(group), 6), np.int64)
+    lo[:, 0], lo[:, 1] = group, chunk
+    size = np.tile(np.array([1, 1, *weights.shape[2:]]), (len(group), 1))
+    return Edges.boxes(weights, lo, size)
+
+
 def generic_conv(
     graph: Graph,
     x: Tensor,
@@ -164,24 +193,12 @@ def generic_conv(
     mapping = block_mapping(tile, co * ow)
     result = graph.add_variable(out_dtype, (*shape, co, ow), name, mapping=mapping)
     at, gi, ci, di, hi = (v.ravel() for v in np.indices(shape))
-    # one edge per kernel row: all channels of a padded input row
-    ky = np.arange(kd * kh)
-    rows_d = di[:, None] * params.strides[0] + ky // kh * params.dilations[0]
-    rows_h = hi[:, None] * params.strides[1] + ky % kh * params.dilations[1]
-    depth, height = planes.shape[2:4]
-    first = ((at * g + gi)[:, None] * depth + rows_d) * height + rows_h
-    begin = (first * (chans * pitch)).ravel()
-    row_edges = Edges.flat(planes.flatten(), begin, begin + chans * pitch)
     out_begin = np.arange(count * co) * ow
     out_edges = Edges.flat(result.flatten(), out_begin, out_begin + ow)
-    weights = w.reshape((g, chunks, co, chans, kd * kh, kw)).dim_shuffle((0, 1, 2, 4, 3, 5))
-    lo = np.zeros((count, 6), np.int64)
-    lo[:, 0], lo[:, 1] = gi, ci
-    size = np.tile(np.array([1, 1, co, kd * kh, chans, kw]), (count, 1))
     edges = {
         "out": Edges.nested(np.arange(count + 1) * co, out_edges),
-        "x": Edges.nested(np.arange(count + 1) * (kd * kh), row_edges),
-        "w": Edges.boxes(weights, lo, size),
+        "x": _row_edges(planes, params, (kd, kh), at * g + gi, (di, hi)),
+        "w": _kernel_edges(w.reshape((g, chunks, co, chans, kd * kh, kw)), gi, ci),
         "bias": _optional(bias, (gi * chunks + ci) * co, np.full(count, co)),
     }
     state = {
