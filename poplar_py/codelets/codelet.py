@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poplar_py.codelets.codelet_ir import CodeletIR, Field
+from poplar_py.codelets.codelet_ir import LAYOUT_BYTES, CodeletIR, Field
 from poplar_py.codelets.cycle_tables import TABLES, TILE_NAMES
 from poplar_py.codelets.cycles import IssueModel
 from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
@@ -125,23 +125,6 @@ class Codelet:
 
     def __repr__(self) -> str:
         return f"<Codelet {self.name}>"
-
-
-# Bytes of state by layout (Poplar's user guide). A VectorList keeps a base pointer with its row
-# count and a pointer to packed rows of 4 bytes: offset 20 bits, length 12 (PopLibs' codelets).
-LAYOUT_BYTES = {
-    "deltan": 8,
-    "deltanelements": 8,
-    "compact_deltan": 8,
-    "delta_row": 4,
-    "span": 8,
-    "short_span": 4,
-    "one_ptr": 4,
-    "scaled_ptr32": 2,
-    "scaled_ptr64": 2,
-    "scaled_ptr128": 2,
-    "compact_ptr": 4,
-}
 
 
 def _pointer_bytes(layout: str, align: int) -> int:

@@ -34,6 +34,7 @@ __all__ = [
     "BOOL",
     "COMPARE",
     "I32",
+    "LAYOUT_BYTES",
     "TRAPPING",
     "UNARY",
     "CodeletIR",
@@ -109,6 +110,23 @@ class Stmt:
     orelse: list[Stmt] = field(default_factory=lambda: [])
     line: int = 0
     ty: Ty | None = None
+
+
+# Bytes of state by layout (Poplar's user guide). A VectorList keeps a base pointer with its row
+# count and a pointer to packed rows of 4 bytes: offset 20 bits, length 12 (PopLibs' codelets).
+LAYOUT_BYTES = {
+    "deltan": 8,
+    "deltanelements": 8,
+    "compact_deltan": 8,
+    "delta_row": 4,
+    "span": 8,
+    "short_span": 4,
+    "one_ptr": 4,
+    "scaled_ptr32": 2,
+    "scaled_ptr64": 2,
+    "scaled_ptr128": 2,
+    "compact_ptr": 4,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from poplar_py.codelets.codelet_check import check_codelet
-from poplar_py.codelets.codelet_ir import BINARY, COMPARE, UNARY, CodeletIR, Expr, Field, Stmt, Ty
+from poplar_py.codelets.codelet_ir import (
+    BINARY,
+    COMPARE,
+    LAYOUT_BYTES,
+    UNARY,
+    CodeletIR,
+    Expr,
+    Field,
+    Stmt,
+    Ty,
+)
 from poplar_py.codelets.depth import MAX_DEPTH, deep
 from poplar_py.diagnostics import Location, ParseError, register_source
 from poplar_py.types import DTYPES, DType
@@ -158,11 +168,18 @@ def _parse_field(p: _Parser) -> Field:
     one, inner = p.take("one_ptr"), p.take("inner_one_ptr")
     align = p.integer() if p.take("align") else 0
     mutable = p.take("mutable") or kind in ("out", "inout")
-    layout = p.name() if p.take("layout") else "span"
-    inner_layout = p.name() if p.take("inner_layout") else "span"
+    layout = _parse_layout(p, "layout")
+    inner_layout = _parse_layout(p, "inner_layout")
     if not 0 <= rank <= 2:
         p.error(f"rank {rank} does not exist")
     return Field(name, kind, dtype, rank, one, inner, align, mutable, layout, inner_layout)
+
+
+def _parse_layout(p: _Parser, word: str) -> str:
+    layout = p.name() if p.take(word) else "span"
+    if layout not in LAYOUT_BYTES:
+        p.error(f"{layout!r} is no layout; layouts are {', '.join(LAYOUT_BYTES)}")
+    return layout
 
 
 def _parse_block(p: _Parser) -> list[Stmt]:

@@ -81,6 +81,6 @@ def _checked(source: str | Path | BinaryIO, path: str, trusted: bool) -> Executa
         raise FileError(f"{path} is damaged: {reason_of(error)} is missing", loc) from error
     except (ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise FileError(f"{path} is damaged: {reason_of(error)}", loc) from error
-    except (OverflowError, MemoryError, NotImplementedError, RuntimeError) as error:
+    except (EOFError, OverflowError, MemoryError, NotImplementedError, RuntimeError) as error:
         raise FileError(f"{path} is damaged: {reason_of(error)}", loc) from error
     return exe

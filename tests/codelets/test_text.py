@@ -124,6 +124,13 @@ def test_damaged_text() -> None:
     assert all(p.known for p in places)
 
 
+def test_unknown_layouts_are_refused() -> None:
+    text = next(t for t in texts() if " rank 1" in t)
+    wrong = text.replace(" rank 1", " rank 1 layout one_1tr", 1)
+    with pytest.raises(PoplarPyError, match="'one_1tr' is no layout; layouts are"):
+        parse_codelet(wrong)
+
+
 @pytest.mark.parametrize("text", ["", "codelet", 'codelet "x" vertex {', "\0", "x" * 100000, '"'])
 def test_no_text_crashes(text) -> None:
     with pytest.raises(PoplarPyError):

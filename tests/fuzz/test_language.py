@@ -242,7 +242,7 @@ def test_programs_in_graphs(number: int) -> None:
 
 @pytest.mark.slow
 @seed(4)
-@tries(500)
+@tries(300)
 @given(st.integers(0, 1 << 30))
 def test_programs_in_graphs_long(number: int) -> None:
     run_in_graph(number)
@@ -257,7 +257,7 @@ def test_programs(number: int) -> None:
 
 @pytest.mark.slow
 @seed(2)
-@tries(2500)
+@tries(1500)
 @given(st.integers(0, 1 << 30))
 def test_programs_long(number: int) -> None:
     equals_account(number)
