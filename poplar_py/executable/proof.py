@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from poplar_py.codelets.codelet import Codelet
+from poplar_py.codelets.codelet_ir import CodeletIR, walk_expr, walk_stmts
 from poplar_py.codelets.reach import Reach, Sizes, reach_of
 from poplar_py.codelets.rows import FieldSlot, RowLayout
 from poplar_py.executable.executable import Executable, Table
@@ -28,7 +29,7 @@ has to end by itself. Tile memories bound honest tables far below."""
 def proved_codelets(exe: Executable, claimed: set[int]) -> frozenset[int]:
     """Of the codelets that the file calls built-in (others report what is out of range), those that
     stay inside the arena in every row of every table."""
-    good = set(claimed)
+    good = {n for n in claimed if not _counts_in_64_bits(exe.codelets[n].ir)}
     for t in exe.tables:
         kind, _, what = t.kernel.partition(":")
         if kind != "vertex" or int(what) not in good:
@@ -36,6 +37,15 @@ def proved_codelets(exe: Executable, claimed: set[int]) -> frozenset[int]:
         if not all(_all_proved(exe, int(what), words, t.ptr) for words in _forms(t)):
             good.discard(int(what))
     return frozenset(good)
+
+
+def _counts_in_64_bits(ir: CodeletIR) -> bool:
+    """Whether it computes with 64-bit integers: intervals end at 2^60, those may wrap beyond."""
+    types = [f.dtype for f in ir.fields]
+    for statement in walk_stmts(ir.body):
+        types += [e.ty.dtype for arg in statement.args for e in walk_expr(arg)]
+        types += [statement.ty.dtype] if statement.ty is not None else []
+    return any(t.is_integer and t.size == 8 for t in types)
 
 
 def _forms(t: Table) -> list[Words]:

@@ -21,11 +21,14 @@ from poplar_py.diagnostics import FileError, PoplarPyError
 from poplar_py.driver.executable import INPUT, OUTPUT
 from poplar_py.executable.executable import Executable
 from poplar_py.executable.pexe import load_executable, save_executable
-from poplar_py.executable.proof import proved_rows, row_reach
+from poplar_py.executable.proof import proved_codelets, proved_rows, row_reach
 from poplar_py.executable.schedule import shared_jit
+from poplar_py.poplar import Graph, Target, compile_graph
 from poplar_py.poplar.arrays import ragged
+from poplar_py.poplar.program import Execute
 from poplar_py.runtime.engine import TileEngine
 from poplar_py.runtime.kernels import is_checked
+from poplar_py.types import f32
 
 MODELS = {
     "mlp": (
@@ -250,3 +253,21 @@ def test_nested_loops_are_not_walked_for_ever() -> None:
     )
     sizes = Sizes(1, {}, {"y": np.array([4])}, {})
     assert reach_of(library.get("V").ir, sizes) is None
+
+
+def test_numbers_that_wrap_beyond_the_intervals_are_not_proved() -> None:
+    """k * k * k is 0 in 64 bits, and less than 10: the write is reached."""
+    source = (
+        "@vertex\nclass Wraps(Vertex):\n    y: Output[Vector[f32]]\n    n: i32\n\n"
+        "    def compute(self) -> None:\n        k = i64(self.n)\n"
+        "        if k * k * k < i64(10):\n            self.y[100000] = 1.0\n"
+    )
+    graph = Graph(Target.ipu("gc200", tiles_per_ipu=2))
+    graph.add_codelets(source, file="wraps.py")
+    y = graph.add_variable(f32, (4,), "y", mapping=0)
+    cs = graph.add_compute_set("cs")
+    vertex = graph.add_vertex(cs, "Wraps", {"y": y})
+    graph.set_initial_value(vertex["n"], 1 << 30)
+    graph.set_tile_mapping(vertex, 0)
+    exe = compile_graph(graph, Execute(cs))
+    assert proved_codelets(exe, set(range(len(exe.codelets)))) == frozenset()
