@@ -13,17 +13,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from poplar_py.diagnostics import OptionError
-from poplar_py.poplar import program
+from poplar_py.poplar import Tensor, program
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place
 from poplar_py.types import u32
 
 if TYPE_CHECKING:
-    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar import Graph
+    from poplar_py.poplar.views import View
 
 __all__ = ["advance", "generator", "get_hw_seeds", "set_hw_seeds", "set_seed"]
 
-_GENERATORS: WeakKeyDictionary[Graph, Tensor] = WeakKeyDictionary()
+# Views only: a tensor holds its graph, and a value that holds its key is never let go.
+_GENERATORS: WeakKeyDictionary[Graph, View] = WeakKeyDictionary()
 _START = (0x243F6A88, 0x85A308D3)  # the first digits of pi
 
 
@@ -33,8 +35,8 @@ def generator(graph: Graph) -> Tensor:
     if top not in _GENERATORS:
         state = top.add_variable(u32, (2,), "poprand/generator", mapping=0)
         top.set_initial_value(state, np.array(_START, np.uint32))
-        _GENERATORS[top] = state
-    return _GENERATORS[top]
+        _GENERATORS[top] = state.view
+    return Tensor(top, _GENERATORS[top], u32)
 
 
 def advance(graph: Graph, prog: program.Sequence, name: str) -> None:
