@@ -8,6 +8,7 @@ exe.save("model.pexe"); pp.Executable.load("model.pexe")
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -92,7 +93,8 @@ class Engine:
     `threads` are host threads (default: the free cores). `faithful_exchange` moves every remote
     byte through its planned buffer and poisons dead ones; `check_uninitialised` reports reads of
     elements nothing has written; `merge_vertices` lets the host run neighbouring vertices as one.
-    None of them changes a result.
+    None of them changes a result. Several threads may call one engine: their runs follow one
+    another.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class Engine:
         self._model: LoadedModel | None = None
         self._compiled: OrderedDict[_Key, tuple[Compiled, ModelEngine]] = OrderedDict()
         self._current: ModelEngine | None = None
+        self._choosing = threading.Lock()
         if isinstance(model, Executable):
             self._current = ModelEngine(model, self._engine_options)
         else:
@@ -135,8 +138,9 @@ class Engine:
             assert self._current is not None
             return self._current.run(inputs, timeout)
         flat = self._model.flatten(inputs)
-        compiled, engine = self._specialised(self._model, inputs, flat)
-        self._current = engine
+        with self._choosing:
+            compiled, engine = self._specialised(self._model, inputs, flat)
+            self._current = engine
         return self._model.pack(compiled.module, engine.run(flat, timeout))
 
     def _specialised(

@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from functools import cache, cached_property
 from importlib import import_module, resources
@@ -283,6 +284,7 @@ class _Builtins:
     """
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()  # graphs may be built in several threads
         self.templates: dict[str, ClassTemplate] = {}
         self.instances: dict[str, Codelet] = {}
         self.sources: dict[str, dict[str, str]] = {}
@@ -311,14 +313,17 @@ class _Builtins:
                 self.templates[template.full_name] = template
 
     def get(self, name: str) -> Codelet:
-        found = self.instances.get(name)
-        if found is None:
-            head = name.partition("<")[0]
-            if head in _MAKER_HOMES:
-                import_module(_MAKER_HOMES[head])
-            made = _MAKERS[head](name) if head in _MAKERS else self._from_source(name)
-            found = self.instances.setdefault(made.name, made)
-            self.instances[name] = found
+        with self.lock:
+            found = self.instances.get(name)
+            return self._make(name) if found is None else found
+
+    def _make(self, name: str) -> Codelet:
+        head = name.partition("<")[0]
+        if head in _MAKER_HOMES:
+            import_module(_MAKER_HOMES[head])
+        made = _MAKERS[head](name) if head in _MAKERS else self._from_source(name)
+        found = self.instances.setdefault(made.name, made)
+        self.instances[name] = found
         return found
 
     def _from_source(self, name: str) -> Codelet:

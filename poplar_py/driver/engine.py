@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,16 +29,21 @@ class EngineOptions:
 
 
 class ModelEngine:
-    """One executable, loaded. Not thread-safe except for `stop`."""
+    """One executable, loaded. Runs of several threads follow one another; `stop` does not wait."""
 
     def __init__(self, executable: Executable, options: EngineOptions) -> None:
         self.executable = executable
         self.options = options
         self._tile: TileEngine | None = None
         self._seconds: float | None = None
+        self._running = threading.RLock()
 
     def prepare(self) -> TileEngine:
         """The tile-level engine, made on first use: compiles codelets, fills tile memories."""
+        with self._running:
+            return self._prepared()
+
+    def _prepared(self) -> TileEngine:
         if self._tile is None:
             self._tile = TileEngine(
                 self.executable.tile,
@@ -54,6 +60,12 @@ class ModelEngine:
         whose size the device counts are cut to it."""
         signature = self.executable.signature
         arrays = signature.check(self.executable.complete(inputs))
+        with self._running:
+            return self._run(arrays, timeout)
+
+    def _run(self, arrays: Mapping[str, Array], timeout: float | None) -> dict[str, Array]:
+        """Inputs, run and outputs belong together: no other thread's come between."""
+        signature = self.executable.signature
         engine = self.prepare()
         begin = time.perf_counter()
         for port in signature.inputs:

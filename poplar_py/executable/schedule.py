@@ -8,6 +8,7 @@ bound, the busiest port. The scheduler is itself a codelet, compiled as any othe
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -75,10 +76,17 @@ class Schedule:
     bound: int
 
 
-@cache
+_jits: dict[str, Jit] = {}
+_making = threading.Lock()
+
+
 def shared_jit(cpu: str = "native") -> Jit:
-    """One compiler per CPU name for the process."""
-    return Jit(cpu)
+    """One compiler per CPU name for the process: a second one made by another thread would take
+    its code with it when it goes, though somebody runs it."""
+    with _making:
+        if cpu not in _jits:
+            _jits[cpu] = Jit(cpu)
+        return _jits[cpu]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from poplar_py.passes.tile_module import TileModule
 
 __all__ = ["Compiled", "Sizes", "compile_cached", "compile_model", "emit_model", "specialise"]
+
+
+_compiling = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,15 @@ def specialise(
 
 
 def compile_model(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:
-    """Compiles a model for a machine. Raises what reading, passes and planning raise."""
-    try:
-        return _compile(model, options, sizes)
-    finally:
-        give_back()
+    """Compiles a model for a machine. Raises what reading, passes and planning raise.
+
+    One compilation at a time: the tables that passes and libraries fill on the way are shared.
+    """
+    with _compiling:
+        try:
+            return _compile(model, options, sizes)
+        finally:
+            give_back()
 
 
 def _compile(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:
