@@ -23,7 +23,7 @@ from poplar_py.poplar.options import (
     runtime_options,
 )
 from poplar_py.poplar.program import Program
-from poplar_py.poplar.verify import check_all_mapped
+from poplar_py.poplar.verify import check_all_mapped, check_programs
 from poplar_py.profile.auto_report import AutoReport
 from poplar_py.profile.poplar_summary import profile_summary
 from poplar_py.runtime.cycles import CycleReport
@@ -44,7 +44,8 @@ def compile_graph(
     options. Raises InvalidTileMapping where something used has no tile, OutOfTileMemory and the
     other errors of the tile passes, OptionError."""
     flags = engine_options(options)
-    todo = [programs] if isinstance(programs, Program) else list(programs)
+    todo = list(programs) if isinstance(programs, (list, tuple)) else [programs]
+    check_programs(graph, todo)
     allow = allow_out_of_memory or flag(flags, "debug.allowOutOfMemory")
     check_all_mapped(graph, todo)
     executable = build_executable(graph, todo, BuildOptions(allow_out_of_memory=allow))

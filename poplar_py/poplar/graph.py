@@ -101,6 +101,8 @@ class Graph(VertexGraph):
             fail(StreamConnectionError, f"a stream {handle!r} exists already")
         if mode.lower() not in ("replicate", "broadcast"):
             fail(StreamConnectionError, f"unknown mode {mode!r}", "replicate or broadcast")
+        if n < 0:
+            fail(TensorCreationError, f"a stream of {n} elements")
         depth = int((options or {}).get("bufferingDepth", 1))
         stream = DataStream(
             len(self.streams), handle, dtype, int(n), to_host, self.here(), mode.lower(), depth

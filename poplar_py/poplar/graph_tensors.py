@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from poplar_py.poplar.clone import clone_tensor
 from poplar_py.poplar.errors import (
     InvalidTileMapping,
     TensorCreationError,
+    TensorTypeError,
 )
 from poplar_py.poplar.groups import (
     VertexGroup,
@@ -58,7 +60,12 @@ class TensorGraph(GraphCore):
         ``mapping``: None (map it later), "linear", a tile, a Mapping with bounds from 0, or
         Poplar's list of intervals per tile. Raises TensorCreationError, InvalidTileMapping.
         """
-        dims = tuple([int(n) for n in shape])
+        try:
+            dims = tuple([operator.index(n) for n in shape])
+        except TypeError:
+            fail(TensorCreationError, f"a variable of shape {shape!r}", "give whole numbers")
+        if not isinstance(cast("object", dtype), DType):
+            fail(TensorTypeError, f"{dtype!r} is no element type", "for example poplar.FLOAT")
         size = prod(dims)
         if min(dims, default=0) < 0 or size > MAX_ELEMENTS:
             fail(TensorCreationError, f"a variable of shape {list(dims)}")
@@ -117,8 +124,11 @@ class TensorGraph(GraphCore):
         loc: Location | None = None,
     ) -> Tensor:
         """A read-only variable. One value fills the shape; otherwise as many as elements."""
-        kind = dtype if dtype is not None else dtype_of(np.asarray(values))
-        data = np.asarray(values).astype(kind.numpy, copy=False)
+        data = np.asarray(values)
+        if data.dtype.kind not in "biufV":
+            fail(TensorCreationError, f"a constant of {data.dtype} values", "give numbers")
+        kind = dtype if dtype is not None else dtype_of(data)
+        data = data.astype(kind.numpy, copy=False)
         tensor = self.add_variable(kind, shape, name, mapping, loc=loc)
         var = self.variables[-1]
         if data.size == 1:
@@ -231,12 +241,7 @@ class TensorGraph(GraphCore):
             begin, end, tile = mapping.bounds[:-1], mapping.bounds[1:], mapping.tile
         else:
             if not isinstance(mapping, TensorMapping):
-                if len(mapping) > self.num_tiles:
-                    fail(
-                        InvalidTileMapping,
-                        f"{len(mapping)} lists of intervals for {self.num_tiles} tiles",
-                    )
-                mapping = TensorMapping.from_lists(mapping, self.num_tiles)
+                mapping = self._interval_lists(mapping)
             begin, end, tile = mapping.begin, mapping.end, mapping.tile
         if len(begin) and (int(begin.min()) < 0 or int(end.max()) > tensor.numel):
             fail(
@@ -249,6 +254,18 @@ class TensorGraph(GraphCore):
         begin, end, tile = begin[keep], end[keep], self._physical(tile[keep])
         s, n, window = cut(*tensor.view.runs(), begin, end)
         self._log_runs(s, s + n, tile[window])
+
+    def _interval_lists(self, mapping: Any) -> TensorMapping:
+        """Poplar's form of a mapping, which users write by hand."""
+        try:
+            lists = [[(begin, end) for begin, end in intervals] for intervals in mapping]
+            found = TensorMapping.from_lists(lists, self.num_tiles)
+        except (TypeError, ValueError):
+            remedy = "give a tile, or a list of (begin, end) intervals per tile"
+            fail(InvalidTileMapping, f"{mapping!r} is no tile mapping", remedy)
+        if len(lists) > self.num_tiles:
+            fail(InvalidTileMapping, f"{len(lists)} lists of intervals for {self.num_tiles} tiles")
+        return found
 
     def _log_runs(self, start: Ints, end: Ints, tile: npt.ArrayLike) -> None:
         if len(start) == 0:

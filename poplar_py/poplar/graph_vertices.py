@@ -14,6 +14,7 @@ from poplar_py.poplar.arrays import Ints, as_ints
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.errors import (
     GraphConnectionError,
+    GraphError,
     TensorCreationError,
     TensorTypeError,
     UnknownVertexType,
@@ -132,6 +133,8 @@ class VertexGraph(TensorGraph):
         if field.sub >= 0:
             group.connect_sub(v, name, field.sub, self._edge_tensor(group, v, name, value))
         elif isinstance(value, Tensor):
+            if value.graph is not self.whole:
+                fail(GraphError, f"the tensor for field {name!r} belongs to another graph")
             group.connect(v, name, value)
         elif _is_tensor_list(value):
             group.connect_list(v, name, list(value))

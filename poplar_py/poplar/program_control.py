@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from poplar_py.poplar.errors import (
+    GraphError,
     TensorIndexError,
     TensorTypeError,
 )
@@ -13,7 +16,7 @@ from poplar_py.poplar.streams import (
     Function,
     HostFunction,
 )
-from poplar_py.poplar.tensor import Tensor, fail
+from poplar_py.poplar.tensor import Tensor, fail, whole_number
 
 if TYPE_CHECKING:
     pass
@@ -30,9 +33,9 @@ class Repeat(Program):
 
     def __init__(self, times: int, body: Program, name: str = "") -> None:
         super().__init__(name)
-        if times < 0:
+        self.times = whole_number(times, "a number of repeats")
+        if not 0 <= self.times < 1 << 63:
             fail(TensorIndexError, f"repeat {times} times")
-        self.times = times
         self.body = body
 
     def children(self) -> list[Program]:
@@ -141,9 +144,13 @@ class Switch(Program):
 
     def add(self, value: int, program: Program) -> Switch:
         """One more case; returns the switch."""
+        value = whole_number(value, "a case of a switch")
         if any(v == value for v, _ in self.cases):
             fail(TensorIndexError, f"the switch has a case {value} already")
-        self.cases.append((int(value), program))
+        limits = np.iinfo(self.control.dtype.numpy)
+        if not limits.min <= value <= limits.max:
+            fail(TensorIndexError, f"no {self.control.dtype.name} control value is {value}")
+        self.cases.append((value, program))
         return self
 
     def children(self) -> list[Program]:
@@ -163,6 +170,8 @@ class Call(Program):
         name: str = "",
     ) -> None:
         super().__init__(name)
+        if not isinstance(cast("object", function), (Function, HostFunction)):
+            fail(GraphError, f"call of {type(function).__name__}", "give what add_function gave")
         self.function = function
         self.inputs = list(inputs)
         self.outputs = list(outputs)

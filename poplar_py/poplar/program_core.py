@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from poplar_py.diagnostics import Location
 from poplar_py.poplar.errors import (
@@ -48,7 +48,7 @@ class Sequence(Program):
         super().__init__(name)
         self.steps: list[Program] = []
         for s in steps:
-            self.steps += [s] if isinstance(s, Program) else list(s)
+            self.steps += list(s) if isinstance(s, (list, tuple)) else [cast("Program", s)]
 
     def add(self, step: Program) -> None:
         """Append a step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from poplar_py.poplar.errors import (
     AliasedWrite,
@@ -179,5 +179,7 @@ class CrossReplicaCopy(Program):
 
 def check_scalar(tensor: Tensor, what: str, kinds: str) -> None:
     """Raise unless the tensor is one element of a kind."""
+    if not isinstance(cast("object", tensor), Tensor):
+        fail(TensorTypeError, f"{what} is {type(tensor).__name__}", "give a tensor of one element")
     if tensor.numel != 1 or tensor.dtype.kind not in kinds:
         fail(TensorTypeError, f"{what} is {tensor!r}", "give one integer or BOOL element")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,14 @@ def fail(kind: type[GraphError], message: str, remedy: str = "") -> NoReturn:
     """Raise an error at the user's line."""
     loc = caller()
     raise kind(message, loc, remedy, source_text(loc))
+
+
+def whole_number(value: Any, what: str) -> int:
+    """An index or a size as an int: floats are not cut. Raises TensorIndexError."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        fail(TensorIndexError, f"{what} is {value!r}", "give a whole number")
 
 
 class Tensor:
@@ -211,14 +220,17 @@ class Tensor:
         out, dim = self, 0
         for k in keys:
             if not isinstance(k, slice):
-                out = out.index(int(k), dim)
+                out = out.index(whole_number(k, "an index"), dim)
                 continue
             out = out._range(k, dim)
             dim += 1
         return out
 
     def _range(self, key: slice, dim: int) -> Tensor:
-        begin, end, step = key.indices(self.view.shape[dim])
+        try:
+            begin, end, step = key.indices(self.view.shape[dim])
+        except (TypeError, ValueError) as error:
+            fail(TensorIndexError, f"the range of dim {dim}: {error}")
         if step < 0:
             last = range(begin, end, step)
             if not last:
@@ -251,7 +263,7 @@ class Tensor:
     # ------------------------------------------------------------------ shapes
     def reshape(self, shape: Sequence[int]) -> Tensor:
         """The same elements under another shape; one size may be -1."""
-        new = tuple([int(n) for n in shape])
+        new = tuple([whole_number(n, "a size") for n in shape])
         if min(new, default=0) < 0:
             new = self._infer(new)
         if prod(new) != prod(self.view.shape):
@@ -477,6 +489,8 @@ def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     first = tensors[0]
     d = first._dim(dim)  # pyright: ignore[reportPrivateUsage]
     for t in tensors[1:]:
+        if t.graph is not first.graph:
+            fail(GraphError, "concat of tensors of two graphs")
         if t.dtype is not first.dtype:
             fail(TensorTypeError, f"concat of {first.dtype.name} and {t.dtype.name}")
         if t.rank != first.rank or any(

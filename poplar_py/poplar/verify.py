@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
-from poplar_py.diagnostics import ErrorList
+from poplar_py.diagnostics import UNKNOWN, ErrorList, Location
 from poplar_py.poplar.arrays import Bools, Ints, as_ints
 from poplar_py.poplar.conflicts import check_conflicts, find_conflict
 from poplar_py.poplar.edges import Edges
@@ -51,6 +52,7 @@ __all__ = [
     "check_edges_inside",
     "check_elements_mapped",
     "check_nesting",
+    "check_programs",
     "check_tensors_mapped",
     "check_vertex_tiles",
     "find_conflict",
@@ -82,10 +84,7 @@ def verify_compute_set(
     graph: Graph, compute_set: ComputeSet, columns: VariableColumns | None = None
 ) -> None:
     """Edges inside their variables and of their types, all on tiles, no conflicts."""
-    if compute_set.graph is not graph and compute_set not in graph.compute_sets:
-        raise GraphError(
-            f"compute set {compute_set.name!r} belongs to another graph", compute_set.loc
-        )
+    _check_own(graph, compute_set)
     for group in compute_set.groups:
         check_vertex_tiles(group, graph.target.num_tiles)
         for name, edges in group.edges.items():
@@ -307,22 +306,54 @@ def used_compute_sets(programs: Iterable[Program]) -> list[ComputeSet]:
     return list(found.values())
 
 
+MAX_NESTING = 200
+"""Programs inside one another; what follows goes down them by recursion."""
+
+
 def check_nesting(programs: Iterable[Program]) -> None:
-    """No program contains itself."""
+    """Only programs stand in programs, none contains itself, none is nested too deeply."""
     on_path: set[int] = set()
-    todo: list[tuple[Program, bool]] = [(p, False) for p in programs]
+    todo: list[tuple[Program, bool, Location]] = [(p, False, UNKNOWN) for p in programs]
     while todo:
-        p, leave = todo.pop()
+        p, leave, outer = todo.pop()
         if leave:
             on_path.discard(id(p))
             continue
+        _check_step(p, outer)
         if id(p) in on_path:
             raise GraphError("a program contains itself", p.loc, "use Repeat or RepeatWhileTrue")
+        if len(on_path) >= MAX_NESTING:
+            raise GraphError(f"programs are nested deeper than {MAX_NESTING}", p.loc)
         children = p.children()
         if children:
             on_path.add(id(p))
-            todo.append((p, True))
-            todo += [(c, False) for c in children]
+            todo.append((p, True, outer))
+            todo += [(c, False, p.loc) for c in children]
+
+
+def _check_step(step: object, outer: Location) -> None:
+    if not isinstance(step, Program):
+        raise GraphError(f"{type(step).__name__} is no program", outer, "give a program step")
+    if isinstance(step, Execute) and not isinstance(cast("object", step.compute_set), ComputeSet):
+        raise GraphError("Execute of no compute set", step.loc, "give what add_compute_set gave")
+
+
+def check_programs(graph: Graph, programs: Sequence[Program]) -> None:
+    """Programs are well nested and name only what belongs to the graph."""
+    check_nesting([*programs, *(f.program for f in graph.functions)])
+    for p in steps(programs):
+        if isinstance(p, Execute):
+            _check_own(graph.whole, p.compute_set)
+        for what, tensor in program_tensors(p):
+            if tensor.graph is not graph.whole:
+                raise GraphError(f"{what} belongs to another graph", p.loc, "", source_text(p.loc))
+
+
+def _check_own(graph: Graph, compute_set: ComputeSet) -> None:
+    if compute_set.graph is not graph and compute_set not in graph.compute_sets:
+        raise GraphError(
+            f"compute set {compute_set.name!r} belongs to another graph", compute_set.loc
+        )
 
 
 def check_calls(programs: Iterable[Program]) -> None:

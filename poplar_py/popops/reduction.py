@@ -18,6 +18,8 @@ import numpy as np
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.errors import TensorIndexError
+from poplar_py.poplar.tensor import fail
 from poplar_py.popops.fill import fill_constant
 from poplar_py.poputil.blocked import LANES, blocked_base, mark_padded
 from poplar_py.poputil.layout import MemoryOrder, memory_order, plain_order
@@ -77,6 +79,9 @@ def reduce(
     kind = _kind(kind)
     dtype = out_dtype or t.dtype
     rank = len(t.shape)
+    for d in dims:
+        if rank and not -rank <= d < rank:
+            fail(TensorIndexError, f"reduction over dim {d} of {list(t.shape)}")
     axes = sorted({d % rank for d in dims}) if rank else []
     name = name or f"reduce_{kind}"
     kept = tuple(n for d, n in enumerate(t.shape) if d not in axes)
