@@ -162,8 +162,11 @@ def lower_conv_transpose(ctx: LowerContext, op: ops.ConvTranspose) -> None:
         dilations=op.dilations,
         groups=op.groups,
     )
+    name, out = ctx.name(op), op.results[0]
+    if out.type.numel == 0:  # pads cut everything off
+        ctx.set(out, ctx.graph.add_variable(out.dtype, out.type.static_shape, name, "linear"))
+        return
     x, w, own = ctx.tensor(op.x), ctx.operand(op.w), _bias(ctx, op.bias)
-    name = ctx.name(op)
 
     def emit(graph: Graph, prog: Sequence, bias: Array | None, epilogue: Epilogue | None) -> Tensor:
         first = own if own is not None else bias

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from poplar_py.arguments import names_of
 from poplar_py.diagnostics import InputError, OptionError
 from poplar_py.driver.engine import EngineOptions, ModelEngine
 from poplar_py.driver.executable import Executable
@@ -137,7 +138,7 @@ class Engine:
         if self._model is None:
             assert self._current is not None
             return self._current.run(inputs, timeout)
-        flat = self._model.flatten(inputs)
+        flat = self._model.flatten(names_of(inputs, "inputs"))
         with self._choosing:
             compiled, engine = self._specialised(self._model, inputs, flat)
             self._current = engine
@@ -152,7 +153,8 @@ class Engine:
             if key[0] == kind and _same_consts(compiled, flat):
                 self._compiled.move_to_end(key)
                 return compiled, engine
-        shapes = {name: getattr(value, "shape", value) for name, value in inputs.items()}
+        given = {name: flat.get(name, v) for name, v in inputs.items() if v is not None}
+        shapes = {name: getattr(value, "shape", value) for name, value in given.items()}
         compiled = compile_model(model, self._options, Sizes.of(shapes=shapes, values=flat))
         engine = ModelEngine(compiled.executable, self._engine_options)
         consts = tuple((n, v.tobytes()) for n, v in compiled.executable.consts.items())

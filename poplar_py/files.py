@@ -8,10 +8,14 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tokenize import TokenError
 
 from poplar_py.diagnostics import FileError, Location
 
-__all__ = ["atomic_path", "check_writable", "read_bytes", "write_bytes", "write_text"]
+__all__ = ["NPY_ERRORS", "atomic_path", "check_writable", "read_bytes", "write_bytes", "write_text"]
+
+NPY_ERRORS = (OSError, EOFError, ValueError, TypeError, OverflowError, SyntaxError, TokenError)
+"""What NumPy's readers of .npy files raise when a file is missing, damaged or none."""
 
 MAX_BYTES = 1 << 33
 """Largest input file that is read into memory: a model of 8 GiB keeps its weights outside."""

@@ -16,7 +16,7 @@ LINKED = {"passes": "poplar_py.passes", "grammar": "poplar_py.grammar"}
 
 LEVELS = (
     ("grammar", "diagnostics", "lazy"),
-    ("files",),
+    ("files", "arguments"),
     ("types",),
     ("ir",),
     ("ops",),

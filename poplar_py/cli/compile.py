@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from poplar_py.cli.options import Binding, binding_options, machine_options
+from poplar_py.cli.options import Binding, binding_options, check_output, machine_options
 from poplar_py.cli.output import Screen
 from poplar_py.driver.forms import FORMS
 from poplar_py.driver.options import CompileOptions
@@ -43,10 +43,7 @@ def compile_command(
     poplar-py compile model.onnx --dim batch=1 -o model.pexe
     poplar-py compile mlp.pml --dim batch=8 --emit tile-ir
     """
-    from poplar_py.files import check_writable
-
-    if output is not None:
-        check_writable(output)
+    check_output(output, model)
     screen = Screen(as_json)
     options = replace(options, progress=screen.progress)
     if emit is not None:
@@ -99,7 +96,11 @@ def _emit(
     with screen.live():
         source = api.load(model, format=format, dims=binding.dims)
         emitted = emit_model(source, form, options, sizes)
-    if output is None:
-        click.echo(emitted.text, nl=not emitted.text.endswith("\n"))
-    else:
+    if output is not None:
         emitted.save(output)
+    if screen.as_json:
+        screen.json(
+            {"form": form, "file": output} if output else {"form": form, "text": emitted.text}
+        )
+    elif output is None:
+        click.echo(emitted.text, nl=not emitted.text.endswith("\n"))

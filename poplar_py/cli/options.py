@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,14 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from poplar_py.diagnostics import InputError, Location, OptionError
+from poplar_py.diagnostics import FileError, InputError, Location, OptionError
 from poplar_py.driver.options import PLACEMENTS, CompileOptions, Dumps
+from poplar_py.files import NPY_ERRORS
 
 __all__ = [
     "Binding",
     "binding_options",
+    "check_output",
     "dump_options",
     "load_npy",
     "machine_options",
@@ -45,6 +48,23 @@ def split_pair(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
+def check_output(path: str | None, *sources: str) -> None:
+    """Raises FileError unless a file can be written there that is none of the files read."""
+    from poplar_py.files import check_writable
+
+    if path is None:
+        return
+    if path == "-":
+        raise OptionError("'-' is no output file", remedy="name a file, or /dev/stdout")
+    if any(
+        os.path.exists(p) and os.path.exists(path) and os.path.samefile(p, path) for p in sources
+    ):
+        raise FileError(
+            f"the output {path} is an input as well", Location(path, 0, 0), "name another file"
+        )
+    check_writable(path)
+
+
 def _dimension(text: str, option: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise click.BadParameter(f"{text!r} is not a size", param_hint=f"'{option}'")
@@ -61,7 +81,9 @@ def load_npy(path: str, name: str) -> Array:
     loc = Location(path, 0, 0, name=name)
     try:
         found: Any = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except MemoryError as error:
+        raise InputError(f"input {name!r} is larger than the host's memory", loc) from error
+    except NPY_ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read input {name!r}: {reason}", loc) from error
     if not isinstance(found, np.ndarray):
@@ -98,10 +120,19 @@ def _number(text: str, name: str) -> int | float | bool:
 
 def _binding(dims: Sequence[str], shapes: Sequence[str], consts: Sequence[str]) -> Binding:
     return Binding(
-        {n: _dimension(v, "--dim") for n, v in (split_pair(t, "--dim") for t in dims)},
-        {n: _shape(v) for n, v in (split_pair(t, "--shape") for t in shapes)},
-        {n: _constant(v, n) for n, v in (split_pair(t, "--const") for t in consts)},
+        {n: _dimension(v, "--dim") for n, v in _pairs(dims, "--dim").items()},
+        {n: _shape(v) for n, v in _pairs(shapes, "--shape").items()},
+        {n: _constant(v, n) for n, v in _pairs(consts, "--const").items()},
     )
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Values by name. Raises BadParameter for a name that has two."""
+    out: dict[str, str] = {}
+    for name, value in (split_pair(t, option) for t in texts):
+        if out.setdefault(name, value) != value:
+            raise click.BadParameter(f"{name} is {out[name]} and {value}", param_hint=f"'{option}'")
+    return out
 
 
 def _shape(text: str) -> tuple[int, ...]:

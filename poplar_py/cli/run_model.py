@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from poplar_py import api
-from poplar_py.cli.options import Binding, load_npy, split_pair
+from poplar_py.cli.options import Binding, check_output, load_npy, split_pair
 from poplar_py.cli.output import Screen, array_text
 from poplar_py.cli.random_inputs import random_inputs
 from poplar_py.diagnostics import FileError, Location, OptionError
@@ -20,7 +20,7 @@ from poplar_py.driver.engine import EngineOptions, ModelEngine
 from poplar_py.driver.executable import Executable
 from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import Array
-from poplar_py.files import atomic_path, check_writable
+from poplar_py.files import atomic_path
 from poplar_py.frontends.build import Sizes
 from poplar_py.profile.report import Report
 
@@ -53,6 +53,7 @@ class Run:
         self.screen = Screen(as_json)
         self.model, self.format = model, format
         self.arrays = read_inputs(inputs)
+        self.files = [split_pair(t, "--input")[1] for t in inputs]
         self.seed, self.output, self.profile = seed, output, profile
         self.timeout, self.dry_run, self.verbose = timeout, dry_run, verbose
         self.engine_options = EngineOptions(
@@ -63,8 +64,7 @@ class Run:
 
     def execute(self) -> None:
         """Compiles, runs and writes everything asked for; nothing is written on an error."""
-        if self.output is not None:
-            check_writable(self.output)
+        check_output(self.output, self.model, *self.files)
         if self.profile is not None:
             check_folder(Path(self.profile))
         with self.screen.live():
@@ -77,6 +77,8 @@ class Run:
     def _compile(self) -> Executable:
         """The executable: read from a .pexe, or compiled for the shapes of the inputs."""
         if self._is_pexe():
+            if self.model == "-":
+                raise OptionError("a .pexe is not read from standard input", remedy="name a file")
             return Executable.load(self.model)
         source = api.load(self.model, format=self.format, dims=self.binding.dims)
         shapes: dict[str, tuple[int, ...]] = {n: a.shape for n, a in self.arrays.items()}

@@ -104,11 +104,14 @@ def _columns(rows: Iterable[tuple[str, str]]) -> None:
         click.echo(f"  {left:{width}}  {right}".rstrip())
 
 
+_LISTS = {"pass": "passes", "op": "ops"}
+
+
 def _choose(name: str, entries: dict[str, dict[str, Any]], what: str) -> dict[str, Any]:
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, 1)
-    remedy = f"did you mean {near[0]!r}?" if near else f"list them: poplar-py {what}s"
+    remedy = f"did you mean {near[0]!r}?" if near else f"list them: poplar-py {_LISTS[what]}"
     wide = difflib.get_close_matches(name, [n.split(".")[-1] for n in entries], 1)
     if not near and wide:
         full = next(n for n in entries if n.split(".")[-1] == wide[0])

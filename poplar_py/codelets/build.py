@@ -220,7 +220,9 @@ def binary(op: str, a: Operand, b: Operand) -> Expr:
     """An arithmetic operation in the operands' common type; f16/bf16 through f32, rounded once."""
     if op in ("shl", "shr"):
         x = as_expr(a)
-        y = cast(as_expr(b, x.ty if x.ty.dtype.is_integer else None), x.ty)
+        y = as_expr(b, x.ty if x.ty.dtype.is_integer else None)
+        x = splat(x, y.ty.lanes) if x.ty.lanes == 1 else x
+        y = cast(y, x.ty)
     else:
         x, y = promote(a, b)
     if x.ty.dtype is bool_ and op in ("add", "sub", "mul"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from poplar_py.arguments import names_of
 from poplar_py.diagnostics import FileError, InputError, Location
 from poplar_py.driver.signature import Array, Signature
 from poplar_py.executable.executable import Executable as TileExecutable
@@ -68,7 +69,7 @@ class Executable:
 
         Raises InputError when such an input is given with another value.
         """
-        given = dict(inputs)
+        given = dict(names_of(inputs, "inputs"))
         for name, value in self.consts.items():
             if name not in given:
                 given[name] = value

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from poplar_py.arguments import text, whole
 from poplar_py.diagnostics import OptionError
 from poplar_py.target import Target
 
@@ -61,6 +62,10 @@ class CompileOptions:
             raise OptionError(
                 f"unknown placement {self.placement!r}", remedy=f"use {', '.join(PLACEMENTS)}"
             )
+        text(self.pipeline, "the pass pipeline")
+        object.__setattr__(self, "replicas", whole(self.replicas, "the number of replicas"))
+        if not callable(self.progress):
+            raise OptionError("progress cannot be called", remedy="give a function of a text")
         if self.replicas < 1:
             raise OptionError(f"{self.replicas} replicas", remedy="give a number of 1 or more")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,7 +44,8 @@ def compile_graph(
     options. Raises InvalidTileMapping where something used has no tile, OutOfTileMemory and the
     other errors of the tile passes, OptionError."""
     flags = engine_options(options)
-    todo = list(programs) if isinstance(programs, (list, tuple)) else [programs]
+    listed = isinstance(programs, (list, tuple))
+    todo = list(cast("Sequence[Program]", programs)) if listed else [cast("Program", programs)]
     check_programs(graph, todo)
     allow = allow_out_of_memory or flag(flags, "debug.allowOutOfMemory")
     check_all_mapped(graph, todo)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import ErrorList, InputError, Location, UnboundDims
-from poplar_py.types import DTYPES, Dim, TensorType
+from poplar_py.types import DTYPES, Dim, TensorType, bf16
 
 __all__ = [
     "Array",
@@ -104,7 +104,7 @@ class Signature:
                 remedy=f"give an array of type {port.type}; on the command line "
                 f"--input {port.name}=FILE.npy, or --random-inputs SEED for all that is not given",
             )
-        array = np.asarray(arrays[port.name])
+        array = as_array(arrays[port.name], port.name)
         expected = self.inputs_shape(port)
         if array.shape != expected:
             raise InputError(
@@ -165,12 +165,23 @@ def _axis(value: Any, rank: int) -> int | None:
     return None if value is None else int(value)
 
 
+def as_array(value: Any, name: str) -> Array:
+    """An input as an array. Raises InputError for lists that are none and for masked arrays."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"input {name!r} is a masked array", remedy="give .filled(value)")
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"input {name!r} is no array: {error}") from None
+
+
 def as_dtype(array: Array, port: Port) -> Array:
     """The array in the port's element type where that loses nothing but float precision."""
     wanted = port.type.dtype.numpy
     if array.dtype == wanted:
         return array
-    both_float = port.type.dtype.is_float and array.dtype.kind in "fV"
+    known = array.dtype.kind == "f" or array.dtype == bf16.numpy
+    both_float = port.type.dtype.is_float and known
     both_integer = port.type.dtype.is_integer and array.dtype.kind in "iu"
     if not (both_float or both_integer):
         raise InputError(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from poplar_py.arguments import names_of, whole
+from poplar_py.diagnostics import InputError
 from poplar_py.driver.cache import cached, key_of
 from poplar_py.driver.executable import Executable
 from poplar_py.driver.memory import give_back
@@ -50,7 +52,14 @@ class Sizes:
         consts: Values | None = None,
         values: Values | None = None,
     ) -> Sizes:
-        return Sizes(dims or {}, shapes or {}, consts or {}, values or {})
+        """Raises InputError for what is no dict by names, OptionError for what is no size."""
+        counts = names_of(dims, "dims").items()
+        return Sizes(
+            {name: whole(size, f"dim {name}") for name, size in counts},
+            {name: _shape(name, s) for name, s in names_of(shapes, "shapes").items()},
+            names_of(consts, "consts"),
+            names_of(values, "inputs"),
+        )
 
 
 @dataclass(frozen=True)
@@ -68,13 +77,23 @@ def specialise(
     options.replica_machine()  # too many replicas is the first thing to tell
     declared = model.inputs
     check_names("dim", sizes.dims, model.dim_names())
-    shapes = {name: tuple(shape) for name, shape in sizes.shapes.items()}
+    shapes = dict(sizes.shapes)
     for name, value in sizes.consts.items():
         if hasattr(value, "shape"):
             shapes.setdefault(name, value.shape)
     binding = bind_inputs(declared, sizes.dims, shapes, options.replicas)
     found = model.specialise({}, binding.shapes, sizes.consts, sizes.values)
     return found, binding
+
+
+def _shape(name: str, shape: Any) -> tuple[Any, ...]:
+    """A shape of whole numbers, or the shapes of a sequence's items."""
+    if not isinstance(shape, Iterable):
+        raise InputError(f"the shape of input {name!r} is {shape!r}", remedy="give a list of sizes")
+    items = tuple(cast("Iterable[Any]", shape))
+    if any(isinstance(n, (tuple, list)) or (hasattr(n, "shape") and n.shape) for n in items):
+        return items
+    return tuple(whole(n, f"a size of input {name!r}") for n in items)
 
 
 def compile_model(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:

@@ -31,7 +31,7 @@ from poplar_py.diagnostics import (
     UnsupportedOp,
 )
 from poplar_py.driver.cache import compiled_before
-from poplar_py.driver.signature import Array
+from poplar_py.driver.signature import Array, as_array
 from poplar_py.files import read_bytes
 from poplar_py.types import TensorType
 
@@ -98,7 +98,7 @@ class LoadedModel(ABC):
 
     def flatten(self, inputs: Values) -> dict[str, Array]:
         """The inputs as plain arrays by the names of the module's inputs."""
-        return {name: np.asarray(value) for name, value in inputs.items()}
+        return {name: as_array(value, name) for name, value in inputs.items()}
 
     def pack(self, module: Any, outputs: Mapping[str, Array]) -> dict[str, Any]:
         """The module's outputs as the model declares them."""
@@ -227,7 +227,14 @@ def _from_object(origin: onnx.ModelProto | Module) -> LoadedModel:
     from poplar_py.frontends.modules import ModuleModel
     from poplar_py.ir import Module
 
-    return ModuleModel(origin) if isinstance(origin, Module) else OnnxModel(origin)
+    if isinstance(origin, Module):
+        return ModuleModel(origin)
+    if not hasattr(origin, "SerializeToString"):
+        raise OptionError(
+            f"{type(origin).__name__} is no model",
+            remedy="give a path, bytes, an onnx.ModelProto or an ir.Module",
+        )
+    return OnnxModel(origin)
 
 
 def _from_pml(text: str, file: str, dims: Mapping[str, int]) -> LoadedModel:
@@ -252,8 +259,9 @@ def _from_path(origin: str | Path, format: str | None, dims: Mapping[str, int]) 
     path = Path(origin)
     kind = format or path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
+        ending = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
         raise FileError(
-            f"{path} is no model: its name ends in {path.suffix or 'no suffix'!r}",
+            f"{path} is no model: its name {ending}",
             Location(str(path), 0, 0),
             remedy="name it .onnx, .pml or .pir, or give --format",
         )

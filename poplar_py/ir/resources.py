@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from poplar_py.diagnostics import FileError, Location
-from poplar_py.files import write_bytes, write_text
+from poplar_py.files import NPY_ERRORS, write_bytes, write_text
 from poplar_py.ir.attributes import Array, array_hash
 from poplar_py.ir.core import Module
 from poplar_py.ir.printer import print_module
@@ -83,7 +83,7 @@ def read_resource(folder: Path, key: str, type: TensorType) -> Array:
             f"cannot read {path}: {error.strerror or error}",
             remedy="keep the folder `resources` beside the .pir file",
         ) from None
-    except (ValueError, EOFError):
+    except NPY_ERRORS:
         raise FileError(f"{path} is not an .npy file") from None
     if array.dtype != type.dtype.numpy and array.dtype == np.dtype(f"u{type.dtype.size}"):
         array = array.view(type.dtype.numpy)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poplar_py.arguments import number, whole
 from poplar_py.codegen import program_words as isa
 from poplar_py.codegen.program_words import Pool as W
 from poplar_py.codegen.program_words import StreamWord
@@ -57,7 +58,7 @@ class TileEngine:
         cpu: str = "native",
         merge_vertices: bool = True,
     ) -> None:
-        if threads is not None and not 1 <= threads <= MAX_THREADS:
+        if threads is not None and not 1 <= whole(threads, "threads") <= MAX_THREADS:
             raise OptionError(f"{threads} threads", remedy=f"give a number from 1 to {MAX_THREADS}")
         if not 1 <= replicas <= 1 << 16:
             raise OptionError(f"{replicas} replicas", remedy="give a number from 1 to 65536")
@@ -181,7 +182,7 @@ class TileEngine:
 
     def _launch(self, entry: int, timeout: float | None) -> None:
         """Run from an instruction on, watched; raise what went wrong."""
-        if timeout is not None and not timeout >= 0:
+        if timeout is not None and not number(timeout, "the timeout") >= 0:
             raise OptionError(f"a timeout of {timeout} s", remedy="give seconds, at least 0")
         pool = self._pool
         pool.ctx[: isa.CTX_WORDS] = 0

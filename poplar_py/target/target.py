@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
+from poplar_py.arguments import text, whole
 from poplar_py.diagnostics import OptionError
 from poplar_py.target.chips import CHIPS, Chip
 from poplar_py.target.systems import SYSTEMS, System
@@ -20,7 +21,7 @@ MAX_IPUS = 1 << 12
 
 
 def _lookup(table: Mapping[str, T], name: str, what: str) -> T:
-    found = table.get(name)
+    found = table.get(text(name, what))
     if found is not None:
         return found
     near = difflib.get_close_matches(name, table, 1)
@@ -29,14 +30,15 @@ def _lookup(table: Mapping[str, T], name: str, what: str) -> T:
 
 
 def _within(value: int, limit: int, what: str) -> int:
-    if not 1 <= value <= limit:
+    count = whole(value, what)
+    if not 1 <= count <= limit:
         raise OptionError(f"{what} is {value}", remedy=f"give a number from 1 to {limit}")
-    return value
+    return count
 
 
 def _named_system(name: str) -> System:
     """A system by name, or from a TOML file."""
-    if name.endswith(".toml"):
+    if text(name, "the system").endswith(".toml"):
         from poplar_py.target.machine_file import load_system  # with its TOML reader
 
         return load_system(name)

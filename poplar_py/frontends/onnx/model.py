@@ -182,7 +182,7 @@ class OnnxModel:
             feed = inputs.get(spec.name)
             if feed is None:
                 shapes[spec.name] = None
-            elif isinstance(feed, list | tuple):
+            elif isinstance(feed, list | tuple) and spec.kind != "tensor":
                 items = [stored(x, spec) for x in feed]  # pyright: ignore[reportUnknownVariableType]
                 shapes[spec.name] = [x.shape for x in items]
                 feeds.update({f"{spec.name}[{i}]": x for i, x in enumerate(items)})

@@ -150,6 +150,8 @@ def hardmax(b: Builder, n: Node) -> Val:
     x = n[0]
     axis = n.int("axis", -1 if n.version >= 13 else 1) % max(x.rank, 1)
     shape = x.shape
+    if 0 in shape:
+        return x
     if n.version < 13:
         x = b.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
         axis = 1

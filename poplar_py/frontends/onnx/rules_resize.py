@@ -157,6 +157,8 @@ def _places(
 
 def _axis(b: Builder, x: Val, axis: int, places: np.ndarray, scale: float, mode: _Mode) -> Val:
     dim = x.shape[axis]
+    if len(places) == 0:
+        return b.slice(x, axis, 0, 0)
     if mode.kind == "nearest":
         return _pick(b, x, axis, _nearest(places, mode.nearest).clip(0, dim - 1))
     if mode.kind == "linear":

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from poplar_py.diagnostics import FileError, ShapeError, reason_of
+from poplar_py.files import NPY_ERRORS
 from poplar_py.frontends.pml.initialisers import MAX_WEIGHT_BYTES
 from poplar_py.frontends.pml.values import fit_array
 from poplar_py.types import TensorType
@@ -46,7 +47,7 @@ def load_weight(folder: Path, name: str, key: str, type: TensorType) -> Array:
             return _from_npz(path, key, type)
         with path.open("rb") as file:
             return _read(file, type, name)
-    except (OSError, zipfile.BadZipFile, ValueError, EOFError) as error:
+    except (*NPY_ERRORS, zipfile.BadZipFile) as error:
         raise FileError(f"cannot read {name!r}: {reason_of(error)}") from None
 
 
