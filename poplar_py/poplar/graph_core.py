@@ -80,6 +80,10 @@ class GraphCore:
         """This object as the class users see."""
         return cast("Graph", self)
 
+    def same_graph(self, other: GraphCore) -> bool:
+        """Whether both are one graph, or virtual graphs of one: these share what it holds."""
+        return self.variables is other.variables
+
     def get_target(self) -> Target:
         return self.target
 

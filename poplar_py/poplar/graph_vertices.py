@@ -133,7 +133,7 @@ class VertexGraph(TensorGraph):
         if field.sub >= 0:
             group.connect_sub(v, name, field.sub, self._edge_tensor(group, v, name, value))
         elif isinstance(value, Tensor):
-            if value.graph is not self.whole:
+            if not value.graph.same_graph(self.whole):
                 fail(GraphError, f"the tensor for field {name!r} belongs to another graph")
             group.connect(v, name, value)
         elif _is_tensor_list(value):

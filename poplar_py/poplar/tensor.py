@@ -489,7 +489,7 @@ def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     first = tensors[0]
     d = first._dim(dim)  # pyright: ignore[reportPrivateUsage]
     for t in tensors[1:]:
-        if t.graph is not first.graph:
+        if not t.graph.same_graph(first.graph):
             fail(GraphError, "concat of tensors of two graphs")
         if t.dtype is not first.dtype:
             fail(TensorTypeError, f"concat of {first.dtype.name} and {t.dtype.name}")

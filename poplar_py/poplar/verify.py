@@ -345,7 +345,7 @@ def check_programs(graph: Graph, programs: Sequence[Program]) -> None:
         if isinstance(p, Execute):
             _check_own(graph.whole, p.compute_set)
         for what, tensor in program_tensors(p):
-            if tensor.graph is not graph.whole:
+            if not tensor.graph.same_graph(graph):
                 raise GraphError(f"{what} belongs to another graph", p.loc, "", source_text(p.loc))
 
 

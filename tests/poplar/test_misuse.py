@@ -39,6 +39,19 @@ def test_what_belongs_to_another_graph(make: Callable[[Tensor, Tensor], Any]) ->
         poplar.Engine(graph, make(own, other))
 
 
+def test_parts_of_one_graph_belong_together() -> None:
+    """Tensors made through virtual graphs are their parent's."""
+    graph = new_graph()
+    first, second = (graph.create_virtual_graph(t, t + 1) for t in range(2))
+    a, b = (g.add_variable(poplar.FLOAT, [2], mapping=0) for g in (first, second))
+    one = graph.add_constant(poplar.FLOAT, [4], [1, 2, 3, 4], mapping=0)
+    both = poplar.concat([a, b])
+    graph.create_host_read("both", both)
+    engine = poplar.Engine(graph, Copy(one, both))
+    engine.run()
+    assert np.array_equal(engine.read_tensor("both"), [1, 2, 3, 4])
+
+
 NO_PROGRAMS: list[Callable[[Tensor], Any]] = [
     lambda v: None,
     lambda v: 3,
