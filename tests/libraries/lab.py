@@ -121,7 +121,7 @@ class Lab:
         """Every second element along an axis; the ones between must not change."""
         axis = self.pick(0, array.ndim - 1)
         n = array.shape[axis]
-        between = self._around(array, axis, 0, n)
+        between = self.values(array.shape, 0, 2, dtype_of(array))
         wide = np.stack([array, between], axis + 1).reshape(
             (*array.shape[:axis], 2 * n, *array.shape[axis + 1 :])
         )
@@ -134,8 +134,6 @@ class Lab:
         """Random values with the array at `at` along the axis, of which there are `size`."""
         shape = (*array.shape[:axis], size, *array.shape[axis + 1 :])
         out = self.values(shape, 0, 2, dtype_of(array))
-        if size == array.shape[axis]:
-            return out
         here = (*(slice(None),) * axis, slice(at, at + array.shape[axis]))
         out[here] = array
         return out
