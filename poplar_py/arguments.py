@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, cast
 
 from poplar_py.diagnostics import InputError, OptionError
 
 __all__ = ["names_of", "number", "text", "whole"]
 
 
-def whole(value: Any, what: str) -> int:
-    """A count as an int; NumPy's integers are taken. Raises OptionError for floats and texts."""
+def _no_option(message: str, remedy: str) -> NoReturn:
+    raise OptionError(message, remedy=remedy)
+
+
+def whole(value: Any, what: str, refuse: Callable[[str, str], NoReturn] = _no_option) -> int:
+    """A count as an int; NumPy's integers are taken. Floats and texts are refused: by OptionError,
+    or by what ``refuse(message, remedy)`` raises."""
     try:
         return operator.index(value)
     except TypeError:
-        raise OptionError(f"{what} is {value!r}", remedy="give a whole number") from None
+        refuse(f"{what} is {value!r}", "give a whole number")
 
 
 def number(value: Any, what: str) -> float:

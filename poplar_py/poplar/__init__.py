@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from poplar_py.poplar.layout import AlignedBlock, align_views
     from poplar_py.poplar.mapping import Atlas, Interval, Mapping, TensorMapping
     from poplar_py.poplar.options import OptionFlags
-    from poplar_py.poplar.pending import FieldRef, VertexRef
     from poplar_py.poplar.stream_callback import StreamCallback
     from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
     from poplar_py.poplar.tensor import Tensor, append, concat
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         UNSIGNED_SHORT,
     )
     from poplar_py.poplar.variable import Variable
+    from poplar_py.poplar.vertex_ref import FieldRef, VertexRef
     from poplar_py.target import Target
     from poplar_py.types import DType
 
@@ -124,7 +124,7 @@ _HOMES = {
     "poplar_py.poplar.layout": ("AlignedBlock", "align_views"),
     "poplar_py.poplar.mapping": ("Atlas", "Interval", "Mapping", "TensorMapping"),
     "poplar_py.poplar.options": ("OptionFlags",),
-    "poplar_py.poplar.pending": ("FieldRef", "VertexRef"),
+    "poplar_py.poplar.vertex_ref": ("FieldRef", "VertexRef"),
     "poplar_py.poplar.stream_callback": ("StreamCallback",),
     "poplar_py.poplar.streams": ("DataStream", "Function", "HostFunction", "RemoteBuffer"),
     "poplar_py.poplar.tensor": ("Tensor", "append", "concat"),

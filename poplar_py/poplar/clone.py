@@ -17,8 +17,9 @@ from poplar_py.poplar.arrays import (
     unique_sorted,
 )
 from poplar_py.poplar.errors import TensorCreationError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import Mapping
-from poplar_py.poplar.tensor import Tensor, fail
+from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.views import Affine, Cat, Digit, Dim, Runs, View
 from poplar_py.types import DType
 

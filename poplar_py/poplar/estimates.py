@@ -10,8 +10,8 @@ import numpy as np
 
 from poplar_py.poplar.arrays import I8, Ints, as_ints
 from poplar_py.poplar.errors import TensorTypeError, UnknownField
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.groups import StateVectors, VertexGroup
-from poplar_py.poplar.tensor import fail
 from poplar_py.target import Target
 from poplar_py.types import DType
 

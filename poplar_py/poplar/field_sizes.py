@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poplar_py.poplar.pending import FieldRef
+from poplar_py.poplar.vertex_ref import FieldRef
 
 __all__ = ["field_size"]
 

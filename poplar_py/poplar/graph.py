@@ -14,9 +14,10 @@ from poplar_py.poplar.errors import (
     StreamConnectionError,
     TensorCreationError,
 )
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program import Program
 from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
-from poplar_py.poplar.tensor import Tensor, fail
+from poplar_py.poplar.tensor import Tensor
 from poplar_py.types import DType
 
 if TYPE_CHECKING:

@@ -18,12 +18,13 @@ from poplar_py.poplar.errors import (
     InvalidTileMapping,
     TensorIndexError,
 )
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.groups import (
     ComputeSet,
 )
 from poplar_py.poplar.mapping import Atlas, TensorMapping
 from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
-from poplar_py.poplar.tensor import Tensor, fail, variable_ids
+from poplar_py.poplar.tensor import Tensor, variable_ids
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.views import View
 from poplar_py.poplar.where import caller

@@ -18,6 +18,7 @@ from poplar_py.poplar.errors import (
     TensorCreationError,
     TensorTypeError,
 )
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.groups import (
     VertexGroup,
     check_tiles,
@@ -29,9 +30,9 @@ from poplar_py.poplar.layout import (
     sorted_contiguous_regions,
 )
 from poplar_py.poplar.mapping import Interval, Mapping, TensorMapping, linear
-from poplar_py.poplar.pending import VertexRef
-from poplar_py.poplar.tensor import Tensor, concat, fail
+from poplar_py.poplar.tensor import Tensor, concat
 from poplar_py.poplar.variable import Variable
+from poplar_py.poplar.vertex_ref import VertexRef
 from poplar_py.poplar.views import Affine
 from poplar_py.types import DType, dtype_of, u32
 

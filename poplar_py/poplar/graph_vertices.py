@@ -19,6 +19,7 @@ from poplar_py.poplar.errors import (
     TensorTypeError,
     UnknownVertexType,
 )
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.field_sizes import field_size
 from poplar_py.poplar.groups import (
     ComputeSet,
@@ -27,8 +28,9 @@ from poplar_py.poplar.groups import (
     check_state,
     check_tiles,
 )
-from poplar_py.poplar.pending import FieldRef, PendingGroup, VertexRef
-from poplar_py.poplar.tensor import Tensor, fail
+from poplar_py.poplar.pending import PendingGroup
+from poplar_py.poplar.tensor import Tensor
+from poplar_py.poplar.vertex_ref import FieldRef, VertexRef
 from poplar_py.poplar.views import Affine
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from poplar_py.poplar.errors import (
     TensorTypeError,
     UnknownField,
 )
-from poplar_py.poplar.tensor import fail
+from poplar_py.poplar.faults import fail
 from poplar_py.types import DType, u64
 
 if TYPE_CHECKING:

@@ -10,10 +10,12 @@ import numpy as np
 
 from poplar_py.diagnostics import UNKNOWN, Location
 from poplar_py.poplar.arrays import I8, Bools, Ints, offsets_of, sort_order
-from poplar_py.poplar.edges import Edges, view_records
+from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.errors import GraphConnectionError, TensorTypeError, UnknownField
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.groups import ComputeSet, FieldLike, State, StateVectors, VertexGroup
-from poplar_py.poplar.tensor import Tensor, fail
+from poplar_py.poplar.growing_field import GrowingField, append_records, columns
+from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.views import Affine
 from poplar_py.poplar.where import frame_location, source_text, user_frame
@@ -22,52 +24,6 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from poplar_py.types import DType
-
-
-class _GrowingField:
-    """One edge field while vertices arrive.
-
-    ``start`` and ``length`` have an entry per vertex whose edge is one run, in order; length -1
-    says that the records are in ``table`` (or that nothing is connected yet).
-    """
-
-    __slots__ = ("dtype", "field", "length", "rank", "start", "subs", "table")
-
-    def __init__(self, field: FieldLike) -> None:
-        self.field = field
-        self.dtype = field.dtype
-        self.rank = field.rank
-        self.start = array("q")
-        self.length = array("q")
-        self.table = array("q")  # vertex, sub-edge, start, length, count, stride per record
-        self.subs = array("q")  # vertex, number of sub-edges, per connection of a list
-
-    def other(self, v: int) -> array[int]:
-        """The table, for a record of vertex ``v`` that is no plain run in order."""
-        missing = v + 1 - len(self.length)
-        if missing > 0:
-            self.start.extend([0] * missing)
-            self.length.extend([-1] * missing)
-        elif self.length[v] >= 0:
-            self.table.extend((v, 0, self.start[v], self.length[v], 1, 0))  # connected twice
-            self.length[v] = -1
-        return self.table
-
-    def rows(self) -> Ints:
-        """All records as rows of vertex, sub-edge, start, length, count, stride."""
-        length = np.array(self.length, I8)
-        plain = np.flatnonzero(length >= 0)
-        rows = np.zeros((len(plain), _ROW), I8)
-        rows[:, 0] = plain
-        rows[:, 2] = np.array(self.start, I8)[plain]
-        rows[:, 3] = length[plain]
-        rows[:, 4] = 1
-        if not self.table:
-            return rows
-        return np.concatenate([rows, np.array(self.table, I8).reshape(-1, _ROW)])
-
-
-_ROW = 6
 
 
 class PendingGroup:
@@ -100,7 +56,7 @@ class PendingGroup:
         self.locs: list[Location] = []
         self.last_code: CodeType | None = None
         self.last_lasti = -1
-        self.fields: dict[str, _GrowingField] = {}
+        self.fields: dict[str, GrowingField] = {}
         self.perf = array("q")  # vertex, cycles, flops
         self.state_at: dict[str, array[int]] = {}
         self.state_value: dict[str, list[Any]] = {}
@@ -110,7 +66,7 @@ class PendingGroup:
                 self.state_at[f.name] = array("q")
                 self.state_value[f.name] = []
             else:
-                self.fields[f.name] = _GrowingField(f)
+                self.fields[f.name] = GrowingField(f)
 
     # ------------------------------------------------------------------ building
     def add(self) -> int:
@@ -162,7 +118,7 @@ class PendingGroup:
                 growing.start.append(view.offset)
                 growing.length.append(d[0][0])
                 return
-        _append_records(growing.other(v), v, 0, value)
+        append_records(growing.other(v), v, 0, value)
 
     def _connect_any(self, v: int, name: str, value: Any) -> None:
         growing = self.fields.get(name)
@@ -197,10 +153,10 @@ class PendingGroup:
         self._connect_sub(growing, v, i, value)
         self.frozen = None
 
-    def _connect_sub(self, growing: _GrowingField, v: int, i: int, value: Tensor) -> None:
+    def _connect_sub(self, growing: GrowingField, v: int, i: int, value: Tensor) -> None:
         if value.dtype is not growing.field.dtype or value.rank > 1:
             self._mismatch(growing.field.name, value, 1)
-        _append_records(growing.table, v, i, value)
+        append_records(growing.table, v, i, value)
 
     def set_sizes(self, v: int, name: str, n: int) -> None:
         """A rank-2 field gets ``n`` sub-edges, connected one by one afterwards."""
@@ -249,7 +205,7 @@ class PendingGroup:
         self.frozen = None
 
     # ------------------------------------------------------------------ errors
-    def _growing(self, name: str) -> _GrowingField:
+    def _growing(self, name: str) -> GrowingField:
         growing = self.fields.get(name)
         if growing is None:
             self._unknown(name)
@@ -319,7 +275,7 @@ class PendingGroup:
             group.flops[rows[:, 0]] = rows[:, 2]
         return group
 
-    def _freeze_edges(self, g: _GrowingField, n: int) -> Edges:
+    def _freeze_edges(self, g: GrowingField, n: int) -> Edges:
         rows = g.rows()
         vertex, sub = rows[:, 0], rows[:, 1]
         if g.rank != 2:
@@ -328,7 +284,7 @@ class PendingGroup:
                 rows, vertex = rows[order], vertex[order]
             per = np.bincount(vertex, minlength=n)
             self._check_connected(g, rows, per)
-            return Edges(g.field.rank, None, offsets_of(per), _columns(rows), g.field.dtype)
+            return Edges(g.field.rank, None, offsets_of(per), columns(rows), g.field.dtype)
         subs = np.zeros(n, I8)
         if g.subs:
             pairs = np.array(g.subs, I8).reshape(-1, 2)
@@ -342,13 +298,13 @@ class PendingGroup:
         if order is not None:
             rows, edge = rows[order], edge[order]
         per = np.bincount(edge, minlength=int(vptr[-1]))
-        return Edges(2, vptr, offsets_of(per), _columns(rows), g.field.dtype)
+        return Edges(2, vptr, offsets_of(per), columns(rows), g.field.dtype)
 
-    def _check_connected(self, g: _GrowingField, rows: Ints, per: Ints) -> None:
+    def _check_connected(self, g: GrowingField, rows: Ints, per: Ints) -> None:
         if bool((per == 0).any()):
             self._missing(g, int(np.argmin(per)))
 
-    def _check_lists(self, g: _GrowingField, subs: Ints) -> None:
+    def _check_lists(self, g: GrowingField, subs: Ints) -> None:
         given: Bools = np.zeros(len(subs), np.bool_)
         if g.subs:
             given[np.array(g.subs, I8).reshape(-1, 2)[:, 0]] = True
@@ -356,7 +312,7 @@ class PendingGroup:
         if bool(lacking.any()):
             self._missing(g, int(np.argmax(lacking)))
 
-    def _missing(self, g: _GrowingField, v: int) -> NoReturn:
+    def _missing(self, g: GrowingField, v: int) -> NoReturn:
         loc = self.locs[int(self.line_index()[v])]
         raise GraphConnectionError(
             f"field {g.field.name!r} of vertex {v} of {self.codelet.name} in compute set "
@@ -367,25 +323,6 @@ class PendingGroup:
         )
 
 
-def _columns(rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    start, length, count, stride = (np.ascontiguousarray(rows[:, i]) for i in range(2, _ROW))
-    return start, length, count, stride
-
-
-def _append_records(table: array[int], v: int, sub: int, value: Tensor) -> None:
-    start, length, count, stride = view_records(value.view)
-    if len(start) == 1:
-        table.extend((v, sub, int(start[0]), int(length[0]), int(count[0]), int(stride[0])))
-        return
-    if len(start) == 0:
-        table.extend((v, sub, 0, 0, 1, 0))
-        return
-    rows = np.empty((len(start), _ROW), I8)
-    rows[:, 0], rows[:, 1] = v, sub
-    rows[:, 2], rows[:, 3], rows[:, 4], rows[:, 5] = start, length, count, stride
-    table.frombytes(rows.tobytes())
-
-
 def _freeze_state(field: FieldLike, at: Ints, values: list[Any], n: int) -> State:
     if field.rank == 0:
         out = np.zeros(n, field.dtype.numpy)
@@ -394,34 +331,3 @@ def _freeze_state(field: FieldLike, at: Ints, values: list[Any], n: int) -> Stat
     last = dict(zip(at.tolist(), values, strict=True))
     parts = [np.asarray(last.get(v, ()), field.dtype.numpy).ravel() for v in range(n)]
     return StateVectors(offsets_of(np.array([len(p) for p in parts], I8)), np.concatenate(parts))
-
-
-class VertexRef:
-    """One vertex that ``add_vertex`` added; ``v["field"]`` refers to a field of it."""
-
-    __slots__ = ("group", "index")
-
-    def __init__(self, group: PendingGroup, index: int) -> None:
-        self.group = group
-        self.index = index
-
-    def __getitem__(self, name: str) -> FieldRef:
-        return FieldRef(self.group, self.index, name)
-
-    def __repr__(self) -> str:
-        return f"<vertex {self.index} of {self.group.codelet.name}>"
-
-
-class FieldRef:
-    """A field of a vertex; ``ref[i]`` is one vector of a rank-2 field."""
-
-    __slots__ = ("group", "index", "name", "sub")
-
-    def __init__(self, group: PendingGroup, index: int, name: str, sub: int = -1) -> None:
-        self.group = group
-        self.index = index
-        self.name = name
-        self.sub = sub
-
-    def __getitem__(self, i: int) -> FieldRef:
-        return FieldRef(self.group, self.index, self.name, i)

@@ -12,11 +12,12 @@ from poplar_py.poplar.errors import (
     TensorIndexError,
     TensorTypeError,
 )
+from poplar_py.poplar.faults import fail, whole_number
 from poplar_py.poplar.streams import (
     Function,
     HostFunction,
 )
-from poplar_py.poplar.tensor import Tensor, fail, whole_number
+from poplar_py.poplar.tensor import Tensor
 
 if TYPE_CHECKING:
     pass

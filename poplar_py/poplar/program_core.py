@@ -10,7 +10,7 @@ from poplar_py.diagnostics import Location
 from poplar_py.poplar.errors import (
     GraphError,
 )
-from poplar_py.poplar.tensor import fail
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.where import caller
 
 if TYPE_CHECKING:

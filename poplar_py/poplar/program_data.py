@@ -9,11 +9,12 @@ from poplar_py.poplar.errors import (
     TensorIndexError,
     TensorTypeError,
 )
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.streams import (
     DataStream,
     RemoteBuffer,
 )
-from poplar_py.poplar.tensor import Tensor, fail
+from poplar_py.poplar.tensor import Tensor
 from poplar_py.types import bool_
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from poplar_py.poplar.errors import (
     TensorCreationError,
     TensorTypeError,
 )
-from poplar_py.poplar.tensor import Tensor, fail
+from poplar_py.poplar.faults import fail
+from poplar_py.poplar.tensor import Tensor
 
 if TYPE_CHECKING:
     pass

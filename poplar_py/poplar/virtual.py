@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.poplar.errors import InvalidTileMapping
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.mapping import TensorMapping
-from poplar_py.poplar.pending import VertexRef
-from poplar_py.poplar.tensor import fail
+from poplar_py.poplar.vertex_ref import VertexRef
 
 __all__ = ["VirtualGraph", "virtual_graph"]
 

@@ -19,7 +19,7 @@ from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.errors import TensorIndexError
-from poplar_py.poplar.tensor import fail
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.fill import fill_constant
 from poplar_py.poputil.blocked import LANES, blocked_base, mark_padded
 from poplar_py.poputil.layout import MemoryOrder, memory_order, plain_order
