@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,27 +17,19 @@ from poplar_py.poplar.arrays import (
     sort_order,
     unique_sorted,
 )
+from poplar_py.poplar.enums import TensorCloneMethod
 from poplar_py.poplar.errors import TensorCreationError
-from poplar_py.poplar.faults import fail
+from poplar_py.poplar.faults import a_text, fail
 from poplar_py.poplar.mapping import Mapping
-from poplar_py.poplar.tensor import Tensor
-from poplar_py.poplar.views import Affine, Cat, Digit, Dim, Runs, View
+from poplar_py.poplar.tensor import Tensor, concat
+from poplar_py.poplar.view_core import Digit, Dim, Runs, View
+from poplar_py.poplar.views import Affine, Cat
 from poplar_py.types import DType
 
 if TYPE_CHECKING:
     from poplar_py.poplar.graph import Graph
 
-METHODS = (
-    "preserve_order_unless_aliases",
-    "preserve_order_and_aliases",
-    "create_new_order",
-    "gather_and_preserve_tile_order_and_aliases",
-)
-
-
-def clone_tensor(
-    graph: Graph, source: Tensor, name: str, dtype: DType | None, method: str
-) -> Tensor:
+def clone_tensor(graph: Graph, source: Tensor, name: str, kind: DType, method: str) -> Tensor:
     """A tensor of the same shape on a new variable, every element on the same tile.
 
     Memory order by ``method``: ``preserve_order_unless_aliases`` keeps the source's (gaps between
@@ -45,12 +38,11 @@ def clone_tensor(
     ``gather_and_preserve_tile_order_and_aliases`` also groups the elements of a tile.
     Unmapped elements stay unmapped.
     """
-    if method not in METHODS:
-        fail(
-            TensorCreationError, f"unknown clone method {method!r}", f"one of {', '.join(METHODS)}"
-        )
-    kind = source.dtype if dtype is None else dtype
-    label = name or "/".join(v.name for v in source.variables()[:1]) + "/clone"
+    method = a_text(method, "a clone method") or TensorCloneMethod.PRESERVE_ORDER_UNLESS_ALIASES
+    if method not in list(TensorCloneMethod):
+        known = ", ".join(TensorCloneMethod)
+        fail(TensorCreationError, f"unknown clone method {method!r}", f"one of {known}")
+    label = name or _label(source)
     start, length = coalesce(*source.runs())
     aliased = source.contains_aliases()
     if method == "create_new_order" or (aliased and method == "preserve_order_unless_aliases"):
@@ -64,6 +56,24 @@ def clone_tensor(
     var.mapping = _copied_mapping(graph, place.start, place.length, var.base)
     view = _moved(source.view, place, var.base)
     return Tensor(out.graph, view, kind)
+
+
+def _label(source: Tensor) -> str:
+    return "/".join(v.name for v in source.variables()[:1]) + "/clone"
+
+
+def clones_by_tile(graph: Graph, source: Tensor, n: int, name: str, kind: DType) -> Tensor:
+    """``n`` clones on one variable, stacked along a new first dim: for every stretch of the
+    flattened source that lies on one tile, all its copies follow one another."""
+    atlas = graph.atlas()
+    _, interval, _, length = atlas.split(*coalesce(*source.runs()))
+    stretches = Mapping(offsets_of(length), atlas.tile[interval]).normal()
+    out = graph.add_variable(kind, (n * source.numel,), name or _label(source))
+    var = graph.variables[-1]
+    var.mapping = Mapping(var.base + n * stretches.bounds, stretches.tile)
+    bounds = stretches.bounds.tolist()
+    parts = [out[n * b : n * e].reshape((n, e - b)) for b, e in pairwise(bounds)]
+    return (concat(parts, 1) if parts else out).reshape((n, *source.shape))
 
 
 def _in_row_major(

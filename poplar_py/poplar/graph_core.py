@@ -15,10 +15,13 @@ from poplar_py.codelets import CodeletLibrary
 from poplar_py.diagnostics import Location
 from poplar_py.poplar.arrays import I8, Ints, Tiles, as_ints
 from poplar_py.poplar.errors import (
+    GraphError,
     InvalidTileMapping,
+    TensorCreationError,
     TensorIndexError,
+    TensorTypeError,
 )
-from poplar_py.poplar.faults import fail
+from poplar_py.poplar.faults import fail, whole_number
 from poplar_py.poplar.groups import (
     ComputeSet,
 )
@@ -26,7 +29,7 @@ from poplar_py.poplar.mapping import Atlas, TensorMapping
 from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor, variable_ids
 from poplar_py.poplar.variable import Variable
-from poplar_py.poplar.views import View
+from poplar_py.poplar.view_core import View
 from poplar_py.poplar.where import caller
 from poplar_py.target import Target
 
@@ -41,9 +44,14 @@ class GraphCore:
     """Holds the objects of a graph; the subclasses add the operations on them."""
 
     def __init__(self, target: Any, replication_factor: int = 1) -> None:
-        found = target if isinstance(target, Target) else target.get_target()
+        found = target if isinstance(target, Target) else getattr(target, "target", None)
+        if not isinstance(found, Target):
+            fail(GraphError, f"a graph for {target!r}", "give a Target or a Device")
+        factor = whole_number(replication_factor, "the replication factor", TensorCreationError)
+        if factor < 1:
+            fail(TensorCreationError, f"a replication factor of {factor}")
         self.target: Target = found
-        self.replication_factor = replication_factor
+        self.replication_factor = factor
         self.variables: list[Variable] = []
         self.compute_sets: list[ComputeSet] = []
         self.functions: list[Function] = []
@@ -84,6 +92,14 @@ class GraphCore:
     def same_graph(self, other: GraphCore) -> bool:
         """Whether both are one graph, or virtual graphs of one: these share what it holds."""
         return self.variables is other.variables
+
+    def _own(self, tensor: Any, what: str) -> Tensor:
+        """The tensor, which must be one of this graph's. Raises TensorTypeError, GraphError."""
+        if not isinstance(tensor, Tensor):
+            fail(TensorTypeError, f"{what} is {tensor!r}", "give a tensor of the graph")
+        if not tensor.graph.same_graph(self):
+            fail(GraphError, f"{what} {tensor!r} belongs to another graph")
+        return tensor
 
     def get_target(self) -> Target:
         return self.target
@@ -152,7 +168,7 @@ class GraphCore:
 
     def get_variable(self, tensor: Tensor) -> Variable:
         """The one variable a tensor belongs to; raises TensorIndexError when there are several."""
-        found = tensor.variables()
+        found = self._own(tensor, "the tensor").variables()
         if len(found) != 1:
             fail(TensorIndexError, f"{tensor!r} belongs to {len(found)} variables")
         return found[0]

@@ -7,7 +7,7 @@ from array import array
 import numpy as np
 
 from poplar_py.poplar.arrays import I8, Ints
-from poplar_py.poplar.edges import Records, view_records
+from poplar_py.poplar.edge_boxes import Records, view_records
 from poplar_py.poplar.groups import FieldLike
 from poplar_py.poplar.tensor import Tensor
 

@@ -15,7 +15,8 @@ import numpy as np
 from poplar_py.poplar.arrays import I8, as_ints, coalesce, cut, sort_order
 from poplar_py.poplar.mapping import Interval
 from poplar_py.poplar.tensor import Tensor
-from poplar_py.poplar.views import Affine, Cat, Digit, Dim, Runs, View
+from poplar_py.poplar.view_core import Digit, Dim, Runs, View
+from poplar_py.poplar.views import Affine, Cat
 
 MAX_BLOCKS = 64
 """Joined tensors that fall into more blocks than this are better treated as run lists."""

@@ -12,7 +12,9 @@ from poplar_py.poplar.errors import GraphError, TensorIndexError, TensorTypeErro
 from poplar_py.poplar.faults import an_instance, element_type, fail, listed, whole_number
 from poplar_py.poplar.mapping import Interval
 from poplar_py.poplar.tensor_shapes import TensorShapes
-from poplar_py.poplar.views import Affine, Cat, View, concat_views
+from poplar_py.poplar.view_concat import concat_views
+from poplar_py.poplar.view_core import View
+from poplar_py.poplar.views import Affine, Cat
 from poplar_py.types import DType
 
 if TYPE_CHECKING:

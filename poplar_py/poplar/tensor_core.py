@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from poplar_py.poplar.errors import TensorIndexError, TensorTypeError
 from poplar_py.poplar.faults import fail, whole_number
-from poplar_py.poplar.views import View
+from poplar_py.poplar.view_core import View
 from poplar_py.types import DType
 
 if TYPE_CHECKING:

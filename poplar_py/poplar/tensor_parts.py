@@ -13,7 +13,8 @@ from poplar_py.poplar.errors import TensorIndexError
 from poplar_py.poplar.faults import fail, listed, whole_number, whole_numbers
 from poplar_py.poplar.mapping import Interval
 from poplar_py.poplar.tensor_core import TensorCore
-from poplar_py.poplar.views import Affine, concat_views
+from poplar_py.poplar.view_concat import concat_views
+from poplar_py.poplar.views import Affine
 
 __all__ = ["Index", "TensorParts"]
 

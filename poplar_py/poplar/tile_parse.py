@@ -34,7 +34,8 @@ from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteB
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.tile_tokens import MAX_DEPTH, STRING, Tokens
 from poplar_py.poplar.variable import Variable
-from poplar_py.poplar.views import Affine, Cat, Dim, Runs, View
+from poplar_py.poplar.view_core import Dim, Runs, View
+from poplar_py.poplar.views import Affine, Cat
 from poplar_py.target.describe import target_from
 from poplar_py.types import DType, u32
 

@@ -48,7 +48,8 @@ from poplar_py.poplar.program_text import program_lines
 from poplar_py.poplar.streams import DataStream
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.variable import Variable
-from poplar_py.poplar.views import Affine, Cat, View
+from poplar_py.poplar.view_core import View
+from poplar_py.poplar.views import Affine, Cat
 from poplar_py.target.describe import target_text
 from poplar_py.types import is_identifier
 

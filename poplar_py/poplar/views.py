@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,71 +24,10 @@ from poplar_py.poplar.arrays import (
     coalesce,
     cut,
     digit_offsets,
-    gcd_all,
     merge_digits,
     overlapping,
-    ragged,
 )
-
-Digit = tuple[int, int]
-Dim = tuple[Digit, ...]
-Shape = tuple[int, ...]
-
-
-class View:
-    """What the three forms share. ``shape`` is a tuple of ints."""
-
-    __slots__ = ("shape",)
-    shape: Shape
-
-    def runs(self) -> tuple[Ints, Ints]:
-        """Starts and lengths in row-major order of the logical shape (maximal up to wraps)."""
-        raise TypeError(type(self).__name__)
-
-    def slice(self, begin: int, end: int, dim: int) -> View:
-        """Elements ``begin`` to ``end`` of a dim."""
-        raise TypeError(type(self).__name__)
-
-    def dim_shuffle(self, perm: Sequence[int]) -> View:
-        """Result dim i is this view's dim ``perm[i]``."""
-        raise TypeError(type(self).__name__)
-
-    def reshape(self, shape: Shape) -> View:
-        """The same elements in row-major order under another shape of equal size."""
-        raise TypeError(type(self).__name__)
-
-    def broadcast(self, times: int, dim: int) -> View:
-        """The whole dim repeated ``times`` times, one copy after another."""
-        raise TypeError(type(self).__name__)
-
-    def upsample(self, times: int, dim: int) -> View:
-        """Every element of the dim repeated ``times`` times in place."""
-        raise TypeError(type(self).__name__)
-
-    def reverse(self, dim: int) -> View:
-        """The dim backwards."""
-        raise TypeError(type(self).__name__)
-
-    def sub_sample(self, step: int, dim: int) -> View:
-        """Elements 0, step, 2 step, ... of the dim."""
-        raise TypeError(type(self).__name__)
-
-    def take(self, index: npt.ArrayLike, dim: int) -> View:
-        """The listed elements of the dim (any order, repeats allowed)."""
-        raise TypeError(type(self).__name__)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
-
-    def aliased(self) -> bool:
-        """Whether some element occurs twice."""
-        return overlapping(*self.runs())
-
-    def as_runs(self) -> Runs:
-        """This view in the fall-back form."""
-        return Runs(self.shape, *coalesce(*self.runs()))
+from poplar_py.poplar.view_core import Digit, Dim, Runs, Shape, View
 
 
 def _cut_dim(dim: Dim, begin: int, end: int) -> list[tuple[int, Dim]]:
@@ -364,129 +302,3 @@ class Cat(View):
             keys.append(window * len(self.parts) + i)
         order = np.argsort(np.concatenate(keys), kind="stable")
         return coalesce(np.concatenate(starts)[order], np.concatenate(lengths)[order])
-
-
-class Runs(View):
-    """A run list in row-major order; every view operation exists on it."""
-
-    __slots__ = ("length", "start")
-
-    def __init__(self, shape: Shape, start: Ints, length: Ints) -> None:
-        self.shape = shape
-        self.start = start
-        self.length = length
-
-    def runs(self) -> tuple[Ints, Ints]:
-        return self.start, self.length
-
-    def as_runs(self) -> Runs:
-        return self
-
-    def reshape(self, shape: Shape) -> View:
-        return Runs(shape, self.start, self.length)
-
-    def slice(self, begin: int, end: int, dim: int) -> View:
-        inner, outer = prod(self.shape[dim + 1 :]), prod(self.shape[:dim])
-        lo = np.arange(outer, dtype=I8) * (inner * self.shape[dim]) + begin * inner
-        s, n, _ = cut(self.start, self.length, lo, lo + (end - begin) * inner)
-        return Runs(self._sized(dim, end - begin), *coalesce(s, n))
-
-    def _atoms(
-        self, dim: int, f: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], shape: Shape
-    ) -> View:
-        """Apply a NumPy view op to the array of atoms: blocks no run boundary cuts."""
-        block = prod(self.shape[dim + 1 :])
-        if self.size == 0:
-            return Runs(shape, np.zeros(0, I8), np.zeros(0, I8))
-        g = gcd_all(self.length, block)
-        run, rank = ragged(self.length // g)
-        a = (self.start[run] + rank * g).reshape((*self.shape[: dim + 1], block // g))
-        a = np.ascontiguousarray(f(a)).ravel()
-        return Runs(shape, *coalesce(a, np.full(len(a), g, I8)))
-
-    def dim_shuffle(self, perm: Sequence[int]) -> View:
-        d = len(perm) - 1
-        while d >= 0 and perm[d] == d:
-            d -= 1
-        p = list(perm[: d + 1])
-        shape = tuple([self.shape[i] for i in perm])
-        if d < 0:
-            return self
-        return self._atoms(d, lambda a: a.transpose([*p, d + 1]), shape)
-
-    def _sized(self, dim: int, size: int) -> Shape:
-        return (*self.shape[:dim], size, *self.shape[dim + 1 :])
-
-    def broadcast(self, times: int, dim: int) -> View:
-        shape = self._sized(dim, times * self.shape[dim])
-        return self._atoms(dim, lambda a: np.concatenate([a] * times, axis=dim), shape)
-
-    def upsample(self, times: int, dim: int) -> View:
-        shape = self._sized(dim, times * self.shape[dim])
-        return self._atoms(dim, lambda a: np.repeat(a, times, axis=dim), shape)
-
-    def reverse(self, dim: int) -> View:
-        return self._atoms(dim, lambda a: np.flip(a, dim), self.shape)
-
-    def sub_sample(self, step: int, dim: int) -> View:
-        pick = (*([slice(None)] * dim), slice(None, None, step))
-        return self._atoms(dim, lambda a: a[pick], self._sized(dim, -(-self.shape[dim] // step)))
-
-    def take(self, index: npt.ArrayLike, dim: int) -> View:
-        idx = as_ints(index)
-        if dim == 0:
-            inner = prod(self.shape[1:])
-            lo = idx * inner
-            s, n, _ = cut(self.start, self.length, lo, lo + inner)
-            return Runs(self._sized(0, len(idx)), *coalesce(s, n))
-        return self._atoms(dim, lambda a: np.take(a, idx, axis=dim), self._sized(dim, len(idx)))
-
-
-SameVariable = Callable[[int, int], bool]
-
-
-def concat_views(views: Sequence[View], axis: int, same: SameVariable) -> View:
-    """Join views along an axis; neighbours that continue each other in memory become one part.
-
-    ``same`` tells whether two addresses belong to one variable: a part never spans two.
-    """
-    if len(views) == 1:
-        return views[0]
-    joined = Cat(axis, views)
-    if all(isinstance(p, Runs) for p in joined.parts):
-        return joined.as_runs()
-    parts = _fuse(joined.parts, axis, same)
-    return parts[0] if len(parts) == 1 else Cat(axis, parts)
-
-
-def _fuse(parts: list[View], axis: int, same: SameVariable) -> list[View]:
-    """Join neighbouring Affine parts of which the second starts where the first ends."""
-    out = parts[:1]
-    for p in parts[1:]:
-        last = out[-1]
-        joined = _fuse_two(last, p, axis, same)
-        if joined is None:
-            out.append(p)
-        else:
-            out[-1] = joined
-    return out
-
-
-def _fuse_two(a: View, b: View, axis: int, same: SameVariable) -> Affine | None:
-    if not isinstance(a, Affine) or not isinstance(b, Affine):
-        return None
-    da, db = a.dims[axis], b.dims[axis]
-    if len(da) != 1 or len(db) != 1:
-        return None
-    (na, sa), (nb, sb) = da[0], db[0]
-    step = b.offset - a.offset
-    if na == 1:
-        sa = step if nb == 1 else sb
-    if (nb != 1 and sb != sa) or step != na * sa or sa == 0:
-        return None
-    for d in range(len(a.dims)):
-        if d != axis and a.dims[d] != b.dims[d]:
-            return None
-    if not same(a.offset, b.offset):
-        return None
-    return Affine(a.offset, (*a.dims[:axis], ((na + nb, sa),), *a.dims[axis + 1 :]))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from poplar_py.poplar import Graph
-    from poplar_py.poplar.views import View
+    from poplar_py.poplar.view_core import View
     from poplar_py.poplin.operands import Operand
 
 __all__ = ["laid_stream", "note_stream", "note_tiles", "planned_tiles", "shared_tiles"]

@@ -15,7 +15,7 @@ from poplar_py.poplar import Mapping, Tensor, concat
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph
-    from poplar_py.poplar.views import View
+    from poplar_py.poplar.view_core import View
     from poplar_py.types import DType
 
 __all__ = [

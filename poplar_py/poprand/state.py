@@ -20,7 +20,7 @@ from poplar_py.types import u32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph
-    from poplar_py.poplar.views import View
+    from poplar_py.poplar.view_core import View
 
 __all__ = ["advance", "generator", "get_hw_seeds", "set_hw_seeds", "set_seed"]
 
