@@ -18,7 +18,7 @@ from poplar_py.poplar.groups import (
 )
 
 if TYPE_CHECKING:
-    from poplar_py.poplar.tile_parse import Reader
+    from poplar_py.poplar.tile_reader import Reader
 
 MAX_VERTICES = 1 << 26
 

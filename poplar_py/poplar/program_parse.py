@@ -11,7 +11,7 @@ from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.tile_tokens import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from poplar_py.poplar.tile_parse import Reader
+    from poplar_py.poplar.tile_reader import Reader
 
 
 class ProgramReader:
