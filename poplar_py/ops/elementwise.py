@@ -1,13 +1,58 @@
-"""math.*: element-wise ops. Operands broadcast as in NumPy and share one element type."""
+"""math.*: element-wise ops. Operands broadcast as in NumPy and share one element type.
+
+Arithmetic, `Select`, `Cast` and `Map` stand here; functions of a float in `math_functions`, logic,
+bits and comparisons in `math_logic`. All of them are names of this module.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from poplar_py.diagnostics import TypeMismatch
 from poplar_py.ir.core import COMMUTATIVE, ELEMENTWISE, PURE, Op, Value, op
-from poplar_py.types import DType, TensorType, bool_, broadcast_shapes
+from poplar_py.ops.math_base import Binary, Compare, Predicate, Unary, require_kind
+from poplar_py.ops.math_functions import (
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atanh,
+    Ceil,
+    Cos,
+    Cosh,
+    Erf,
+    Exp,
+    Floor,
+    Log,
+    Reciprocal,
+    Round,
+    Rsqrt,
+    Sigmoid,
+    Sin,
+    Sinh,
+    Sqrt,
+    Tan,
+    Tanh,
+)
+from poplar_py.ops.math_logic import (
+    And,
+    BitwiseAnd,
+    BitwiseNot,
+    BitwiseOr,
+    BitwiseXor,
+    Equal,
+    Greater,
+    GreaterEqual,
+    IsInf,
+    IsNan,
+    Less,
+    LessEqual,
+    Not,
+    Or,
+    ShiftLeft,
+    ShiftRight,
+    Xor,
+)
+from poplar_py.types import DType, TensorType, broadcast_shapes
 
 __all__ = [
     "Abs",
@@ -70,69 +115,6 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False, repr=False)
-class Unary(Op):
-    """Base: the result has the type of x. `kinds` lists the accepted DType kinds."""
-
-    x: Value
-    kinds: ClassVar[str] = "f"
-
-    def infer(self) -> TensorType:
-        _require_kind(self.x, self.kinds)
-        return self.x.type
-
-
-@dataclass(eq=False, repr=False)
-class Predicate(Op):
-    """Base of unary ops with a bool result."""
-
-    x: Value
-
-    def infer(self) -> TensorType:
-        _require_kind(self.x, "f")
-        return self.x.type.with_dtype(bool_)
-
-
-@dataclass(eq=False, repr=False)
-class Binary(Op):
-    """Base: a and b share an element type, which the result has too."""
-
-    a: Value
-    b: Value
-    kinds: ClassVar[str] = "fiu"
-
-    def infer(self) -> TensorType:
-        return _binary_type(self.a, self.b, self.kinds)
-
-
-@dataclass(eq=False, repr=False)
-class Compare(Op):
-    """Base: a and b share an element type, the result is bool."""
-
-    a: Value
-    b: Value
-    kinds: ClassVar[str] = "fiu"
-
-    def infer(self) -> TensorType:
-        return _binary_type(self.a, self.b, self.kinds).with_dtype(bool_)
-
-
-def _binary_type(a: Value, b: Value, kinds: str) -> TensorType:
-    _require_kind(a, kinds)
-    if a.dtype is not b.dtype:
-        raise TypeMismatch(f"operands are {a.type} and {b.type}", remedy="cast one of them")
-    return TensorType(a.dtype, broadcast_shapes(a.shape, b.shape))
-
-
-_KIND_NAMES = {"f": "float", "i": "signed integer", "u": "unsigned integer", "b": "bool"}
-
-
-def _require_kind(value: Value, kinds: str) -> None:
-    if value.dtype.kind not in kinds:
-        wanted = " or ".join(_KIND_NAMES[k] for k in kinds)
-        raise TypeMismatch(f"operand {value.type} is not {wanted}")
-
-
 @op("math.abs", PURE, ELEMENTWISE)
 class Abs(Unary):
     """y = |x|; the smallest signed integer stays. ONNX Abs."""
@@ -152,143 +134,6 @@ class Sign(Unary):
     """-1, 0 or 1; NaN stays NaN. ONNX Sign."""
 
     kinds = "fiu"
-
-
-@op("math.exp", PURE, ELEMENTWISE)
-class Exp(Unary):
-    """y = e^x. ONNX Exp."""
-
-
-@op("math.log", PURE, ELEMENTWISE)
-class Log(Unary):
-    """Natural logarithm. ONNX Log."""
-
-
-@op("math.sqrt", PURE, ELEMENTWISE)
-class Sqrt(Unary):
-    """Square root, correctly rounded. ONNX Sqrt."""
-
-
-@op("math.rsqrt", PURE, ELEMENTWISE)
-class Rsqrt(Unary):
-    """y = 1 / sqrt(x)."""
-
-
-@op("math.reciprocal", PURE, ELEMENTWISE)
-class Reciprocal(Unary):
-    """y = 1 / x. ONNX Reciprocal."""
-
-
-@op("math.sin", PURE, ELEMENTWISE)
-class Sin(Unary):
-    """ONNX Sin."""
-
-
-@op("math.cos", PURE, ELEMENTWISE)
-class Cos(Unary):
-    """ONNX Cos."""
-
-
-@op("math.tan", PURE, ELEMENTWISE)
-class Tan(Unary):
-    """ONNX Tan."""
-
-
-@op("math.asin", PURE, ELEMENTWISE)
-class Asin(Unary):
-    """ONNX Asin."""
-
-
-@op("math.acos", PURE, ELEMENTWISE)
-class Acos(Unary):
-    """ONNX Acos."""
-
-
-@op("math.atan", PURE, ELEMENTWISE)
-class Atan(Unary):
-    """ONNX Atan."""
-
-
-@op("math.sinh", PURE, ELEMENTWISE)
-class Sinh(Unary):
-    """ONNX Sinh."""
-
-
-@op("math.cosh", PURE, ELEMENTWISE)
-class Cosh(Unary):
-    """ONNX Cosh."""
-
-
-@op("math.tanh", PURE, ELEMENTWISE)
-class Tanh(Unary):
-    """ONNX Tanh."""
-
-
-@op("math.asinh", PURE, ELEMENTWISE)
-class Asinh(Unary):
-    """ONNX Asinh."""
-
-
-@op("math.acosh", PURE, ELEMENTWISE)
-class Acosh(Unary):
-    """ONNX Acosh."""
-
-
-@op("math.atanh", PURE, ELEMENTWISE)
-class Atanh(Unary):
-    """ONNX Atanh."""
-
-
-@op("math.erf", PURE, ELEMENTWISE)
-class Erf(Unary):
-    """Error function. ONNX Erf."""
-
-
-@op("math.sigmoid", PURE, ELEMENTWISE)
-class Sigmoid(Unary):
-    """y = 1 / (1 + e^-x), no overflow for large |x|. ONNX Sigmoid."""
-
-
-@op("math.floor", PURE, ELEMENTWISE)
-class Floor(Unary):
-    """ONNX Floor."""
-
-
-@op("math.ceil", PURE, ELEMENTWISE)
-class Ceil(Unary):
-    """ONNX Ceil."""
-
-
-@op("math.round", PURE, ELEMENTWISE)
-class Round(Unary):
-    """To the nearest integer, halves to even. ONNX Round."""
-
-
-@op("math.not", PURE, ELEMENTWISE)
-class Not(Unary):
-    """Logical negation. ONNX Not."""
-
-    kinds = "b"
-
-
-@op("math.bitwise_not", PURE, ELEMENTWISE)
-class BitwiseNot(Unary):
-    """ONNX BitwiseNot."""
-
-    kinds = "iu"
-
-
-@op("math.is_nan", PURE, ELEMENTWISE)
-class IsNan(Predicate):
-    """ONNX IsNaN."""
-
-
-@op("math.is_inf", PURE, ELEMENTWISE)
-class IsInf(Predicate):
-    """Whether x is an infinity of a wanted sign. ONNX IsInf."""
-
-    negative: bool = True
-    positive: bool = True
 
 
 @op("math.add", PURE, ELEMENTWISE, COMMUTATIVE)
@@ -328,89 +173,6 @@ class Max(Binary):
     """The larger; NaN if either is NaN. ONNX Max."""
 
 
-@op("math.and", PURE, ELEMENTWISE, COMMUTATIVE)
-class And(Binary):
-    """ONNX And."""
-
-    kinds = "b"
-
-
-@op("math.or", PURE, ELEMENTWISE, COMMUTATIVE)
-class Or(Binary):
-    """ONNX Or."""
-
-    kinds = "b"
-
-
-@op("math.xor", PURE, ELEMENTWISE, COMMUTATIVE)
-class Xor(Binary):
-    """ONNX Xor."""
-
-    kinds = "b"
-
-
-@op("math.bitwise_and", PURE, ELEMENTWISE, COMMUTATIVE)
-class BitwiseAnd(Binary):
-    """ONNX BitwiseAnd."""
-
-    kinds = "iu"
-
-
-@op("math.bitwise_or", PURE, ELEMENTWISE, COMMUTATIVE)
-class BitwiseOr(Binary):
-    """ONNX BitwiseOr."""
-
-    kinds = "iu"
-
-
-@op("math.bitwise_xor", PURE, ELEMENTWISE, COMMUTATIVE)
-class BitwiseXor(Binary):
-    """ONNX BitwiseXor."""
-
-    kinds = "iu"
-
-
-@op("math.shift_left", PURE, ELEMENTWISE)
-class ShiftLeft(Binary):
-    """y = a << (b mod bits of the type). ONNX BitShift LEFT."""
-
-    kinds = "iu"
-
-
-@op("math.shift_right", PURE, ELEMENTWISE)
-class ShiftRight(Binary):
-    """y = a >> (b mod bits of the type); signed operands keep their sign. ONNX BitShift RIGHT."""
-
-    kinds = "iu"
-
-
-@op("math.equal", PURE, ELEMENTWISE, COMMUTATIVE)
-class Equal(Compare):
-    """a == b. ONNX Equal."""
-
-    kinds = "fiub"
-
-
-@op("math.less", PURE, ELEMENTWISE)
-class Less(Compare):
-    """a < b. ONNX Less."""
-
-
-@op("math.less_equal", PURE, ELEMENTWISE)
-class LessEqual(Compare):
-    """a <= b. ONNX LessOrEqual."""
-
-
-@op("math.greater", PURE, ELEMENTWISE)
-class Greater(Compare):
-    """a > b. ONNX Greater."""
-
-
-@op("math.greater_equal", PURE, ELEMENTWISE)
-class GreaterEqual(Compare):
-    """a >= b. ONNX GreaterOrEqual."""
-
-
 @op("math.mod", PURE, ELEMENTWISE)
 class Mod(Binary):
     """Remainder: sign of the divisor, or of the dividend with fmod (as C). ONNX Mod."""
@@ -427,7 +189,7 @@ class Select(Op):
     b: Value
 
     def infer(self) -> TensorType:
-        _require_kind(self.cond, "b")
+        require_kind(self.cond, "b")
         if self.a.dtype is not self.b.dtype:
             raise TypeMismatch(f"choices are {self.a.type} and {self.b.type}")
         shape = broadcast_shapes(self.cond.shape, self.a.shape, self.b.shape)
