@@ -72,7 +72,7 @@ def _check_sizes(module: Module, target: Any) -> None:
         for value in op.results:
             _check_size(op.opname, value, op.loc, room)
     for value in module.main.inputs:
-        _check_size("the input", value, Location("", 0, 0, f"input {value.name}"), room)
+        _check_size(f"the input {value.name}", value, _origin(value), room)
 
 
 def _check_size(what: str, value: Value, loc: Location, room: int) -> None:
@@ -84,6 +84,11 @@ def _check_size(what: str, value: Value, loc: Location, room: int) -> None:
         )
 
 
+def _origin(value: Value) -> Location:
+    """Where an input is declared, else its name."""
+    return value.loc if value.loc.known else Location("", 0, 0, f"input {value.name}")
+
+
 def lower_graph(graph: Graph, target: Any) -> TileModule:
     """The tile-level module of a model graph; program 0 runs it once."""
     ctx = LowerContext(target)
@@ -93,12 +98,12 @@ def lower_graph(graph: Graph, target: Any) -> TileModule:
     matrices = _matrix_inputs(graph)
     for value in graph.inputs:
         ctx.graph = ctx.part(home.get(value))
-        with located(Location("", 0, 0, f"input {value.name}")):
+        with located(_origin(value)):
             _add_input(ctx, value, value in matrices)
     lower_ops(ctx, graph)
     for index, value in enumerate(graph.outputs):
         name = graph.output_name(index)
-        with located(Location("", 0, 0, f"output {name}")):
+        with located(value.loc if value.loc.known else Location("", 0, 0, f"output {name}")):
             _add_output(ctx, value, name)
     return TileModule(ctx.whole, [ctx.prog], ["main"])
 

@@ -105,16 +105,18 @@ class Location:
 
     @property
     def short(self) -> str:
-        """For people: `file:line:col`, or `file, node 'name' (number 3, output 'y')`."""
+        """For people: `file:line:col`, or `file, node 'name' (number 3, output 'y')`.
+
+        What is no node of a model is `file, name`.
+        """
         if self.line:
             return f"{self.file}:{self.line}:{self.col}"
-        if not self.name and self.index < 0:
-            return self.file
-        details = [f"number {self.index}"] if self.index >= 0 else []
+        if self.index < 0:
+            return ", ".join(part for part in (self.file, self.name) if part)
+        details = [f"number {self.index}"]
         details += [f"output {self.output!r}"] if self.output else []
-        tail = f" ({', '.join(details)})" if details else ""
         head = f"{self.file}, " if self.file else ""
-        return f"{head}node {self.name!r}{tail}"
+        return f"{head}node {self.name!r} ({', '.join(details)})"
 
 
 UNKNOWN = Location("", 0, 0)

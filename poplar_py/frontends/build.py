@@ -77,6 +77,7 @@ def specialise(
     options.replica_machine()  # too many replicas is the first thing to tell
     declared = model.inputs
     check_names("dim", sizes.dims, model.dim_names())
+    check_names("input", (*sizes.shapes, *sizes.consts), list(declared))
     shapes = dict(sizes.shapes)
     for name, value in sizes.consts.items():
         if hasattr(value, "shape"):

@@ -84,18 +84,25 @@ _REGIONS = (Kind.GRAPH, Kind.OPTIONAL_GRAPH, Kind.GRAPHS)
 class Value:
     """A tensor computed by an op or given to a graph. Compared by identity.
 
-    `name` is for people and for the text form; "" prints as a number.
+    `name` is for people and for the text form; "" prints as a number. `origin` is where an input is
+    declared; what an op computes is where the op is.
     """
 
-    __slots__ = ("index", "name", "owner", "type")
+    __slots__ = ("index", "name", "origin", "owner", "type")
 
     def __init__(
-        self, type: TensorType, name: str = "", owner: Op | None = None, index: int = 0
+        self,
+        type: TensorType,
+        name: str = "",
+        owner: Op | None = None,
+        index: int = 0,
+        origin: Location = UNKNOWN,
     ) -> None:
         self.type = type
         self.name = name
         self.owner = owner
         self.index = index
+        self.origin = origin
 
     @property
     def dtype(self) -> DType:
@@ -111,7 +118,7 @@ class Value:
 
     @property
     def loc(self) -> Location:
-        return UNKNOWN if self.owner is None else self.owner.loc
+        return self.origin if self.owner is None else self.owner.loc
 
     def __repr__(self) -> str:
         return f"%{self.name or id(self)}: {self.type}"
@@ -298,8 +305,8 @@ class Graph:
         self.outputs: list[Value] = list(outputs)
         self.output_names: list[str] = list(output_names)
 
-    def add_input(self, type: TensorType, name: str = "") -> Value:
-        value = Value(type, name, None, len(self.inputs))
+    def add_input(self, type: TensorType, name: str = "", origin: Location = UNKNOWN) -> Value:
+        value = Value(type, name, None, len(self.inputs), origin)
         self.inputs.append(value)
         return value
 

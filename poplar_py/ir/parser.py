@@ -305,7 +305,7 @@ class _Reader(Transformer[Token, Any]):
     def _inputs(self, parameters: list[tuple[Token, TensorType]] | None) -> list[Value]:
         values: list[Value] = []
         for token, type in parameters or ():
-            value = Value(type, "", None, len(values))
+            value = Value(type, "", None, len(values), self.s.loc(token))
             self.s.define(token, value)
             values.append(value)
         return values

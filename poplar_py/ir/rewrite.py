@@ -114,7 +114,7 @@ def clone_graph(graph: Graph, values: dict[Value, Value] | None = None) -> Graph
     known = {} if values is None else values
     copy = Graph(graph.name, output_names=graph.output_names)
     for old in graph.inputs:
-        known[old] = copy.add_input(old.type, old.name)
+        known[old] = copy.add_input(old.type, old.name, old.origin)
     copy.ops = [clone_op(op, known) for op in graph.ops]
     copy.outputs = [known.get(v, v) for v in graph.outputs]
     return copy

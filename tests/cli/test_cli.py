@@ -171,7 +171,7 @@ def failing(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_user_errors(pml: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = doubling(tmp_path / "m.onnx")
-    assert "free dims" in failing(["run", pml, "--random-inputs", "1"], capsys) or True
+    assert "free dims" in failing(["run", model, "--random-inputs", "1"], capsys)
     assert "missing" in failing(["run", model, "--dim", "n=2"], capsys)
     assert "cannot read" in failing(["run", str(tmp_path / "none.onnx")], capsys)
     assert "--format" in failing(["run", str(tmp_path / "x.txt")], capsys)
@@ -209,8 +209,23 @@ def test_deep_nesting(nested: str, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_huge_dim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    failing(["run", doubling(tmp_path / "m.onnx"), "--random-inputs", "1",
-             "--dim", f"n={2**40}"], capsys)  # fmt: skip
+    huge = ["--random-inputs", "1", "--dim", f"n={2**40}"]
+    text = failing(["run", doubling(tmp_path / "m.onnx"), *huge], capsys)
+    assert "m.onnx, input x" in text
+    path = tmp_path / "sum.pml"
+    path.write_text("model m(\n  x: f32[n, 4]\n) -> y: f32[] { y = sum(x) }\n")
+    text = failing(["run", str(path), *huge], capsys)
+    assert "sum.pml:2:3" in text
+
+
+def test_unknown_names_are_told_with_the_nearest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.pml"
+    path.write_text("model m(image: f32[n, 4]) -> y: f32[n, 4] { y = image }\n")
+    for option in ("--const=imgae=1", "--shape=imgae=2x4"):
+        text = failing(["compile", str(path), "-o", str(tmp_path / "m.pexe"), option], capsys)
+        assert "did you mean 'image'?" in text
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the super-user may write anywhere")

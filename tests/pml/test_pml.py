@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from poplar_py import ir
-from poplar_py.diagnostics import NestingTooDeep, PoplarPyError, TypeMismatch
+from poplar_py.diagnostics import NestingTooDeep, ParseError, PoplarPyError, TypeMismatch
 from poplar_py.eval import evaluate
 from poplar_py.frontends.pml import load_pml, parse_pml, read_pml
 from poplar_py.ops.core import Constant
@@ -206,3 +206,40 @@ def test_initialisers_take_numbers(called: str, given: str) -> None:
     with pytest.raises(TypeMismatch, match="must be a number") as caught:
         body(f"param w: f32[4] = {called}({given})\ny = x + w")
     assert caught.value.loc.line == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "return x\ny = x",
+        "on ipu 0 { return x }\ny = x",
+        "on ipu 0 { on ipu 1 { return x } }\nparam w: f32[4] = ones",
+        "on ipu 0 { return x\ny = x }",
+    ],
+)
+def test_nothing_follows_return(text: str) -> None:
+    with pytest.raises(ParseError, match="never runs") as caught:
+        body(text)
+    assert caught.value.loc.line == 3
+    with pytest.raises(ParseError, match="never runs"):  # in a function that nobody calls as well
+        parse_pml(f"def f(x) {{ {text} }}\n{HEAD}y = x\n}}")
+
+
+def test_numbers_without_digits() -> None:
+    module = body("param w: f32[4] = constant(-inf)\ny = max(x + w, -inf) + inf * nan")
+    (out,) = evaluate(module.main, {"x": np.ones(4, np.float32)})
+    assert np.isnan(out).all()
+    assert (weight("constant(-inf)", "f16") == -np.inf).all()
+    assert len(body("inf = x\ny = inf + nan").main.ops) == 2
+    with pytest.raises(ParseError, match="write inf") as caught:
+        body("y = x + 1e999")
+    assert caught.value.loc.line == 2
+    with pytest.raises(PoplarPyError, match=r"out of range for f16"):
+        weight("constant(1e9)", "f16")
+    with pytest.raises(TypeMismatch, match="does not fit the element type i32"):
+        weight("constant(inf)", "i32")
+
+
+def test_inputs_know_where_they_are_declared() -> None:
+    module = parse_pml("model m(x: f32[4],\n  z: f32[4]) -> y: f32[4] {\ny = x * z\n}", "m.pml")
+    assert [v.loc.short for v in ir.clone_module(module).main.inputs] == ["m.pml:1:9", "m.pml:2:3"]

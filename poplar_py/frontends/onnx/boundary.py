@@ -107,10 +107,10 @@ def _tensor_input(
     kind: TensorType,
     consts: Mapping[str, Array],
 ) -> Val:
-    loc = Location(importer.file, 0, 0, name, -1, "")
+    loc = Location(importer.file, 0, 0, f"input {name}")
     if kind.numel > MAX_NUMEL:
         raise ShapeError(f"input {name!r} is {kind}: too large", loc)
-    value = graph.add_input(kind, name)
+    value = graph.add_input(kind, name, loc)
     known = consts.get(name)
     if known is not None:
         if known.dtype != kind.dtype.numpy and known.dtype.kind in "iufb":
@@ -138,7 +138,7 @@ def add_output(
             tag = item.tag
         return name, "sequence", len(result.items), tag
     if not isinstance(result, Val):
-        loc = Location(importer.file, 0, 0, name, -1, "")
+        loc = Location(importer.file, 0, 0, f"input {name}")
         raise UnsupportedOp(f"output {name!r} holds strings", loc)
     graph.add_output(importer.builder.use(result), name)
     return name, "tensor", 1, result.tag

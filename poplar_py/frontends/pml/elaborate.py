@@ -122,7 +122,7 @@ class _Elaborator(Caller):
                 size = self.dim_sizes.get(dim.name)
                 frame.names[dim.name] = FreeDim(dim.name) if size is None else size
         type = self.tensor_type(node, frame)
-        frame.names[parameter.name] = self.graph.add_input(type, parameter.name)
+        frame.names[parameter.name] = self.graph.add_input(type, parameter.name, parameter.loc)
 
     def _model_outputs(self, model: ast.Model, frame: Frame) -> None:
         results = model.results

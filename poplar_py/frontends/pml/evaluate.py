@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -31,6 +32,9 @@ from poplar_py.types import DTYPES, DType, TensorType
 __all__ = ["Evaluator"]
 
 _MAX_DEPTH = 4096
+
+_NUMBERS = {"inf": math.inf, "nan": math.nan}
+"""Names of numbers that have no digits; a model may give the names another meaning."""
 
 
 class Evaluator(ABC):
@@ -88,6 +92,8 @@ class Evaluator(ABC):
             return value
         if node.name in DTYPES:
             return DTYPES[node.name]
+        if node.name in _NUMBERS:
+            return _NUMBERS[node.name]
         if node.name in self.defs or node.name in BUILTINS or node.name in callable_ops():
             raise TypeMismatch(f"{node.name} is a function: call it", node.loc)
         raise UnknownName(

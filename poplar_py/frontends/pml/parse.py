@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from lark import Lark, Token, Transformer
@@ -116,6 +118,8 @@ class _Reader(Transformer[Token, Any]):
             if len(text) > 40:
                 raise ParseError("an integer of more than 40 digits", loc)
             return ast.Literal(loc, int(text))
+        if math.isinf(float(text)):
+            raise ParseError(f"{text} is larger than any number", loc, remedy="write inf")
         return ast.Literal(loc, float(text))
 
     def string(self, c: list[Token]) -> ast.Expression:
@@ -202,7 +206,15 @@ class _Reader(Transformer[Token, Any]):
     # statements
 
     def block(self, c: list[Any]) -> ast.Block:
-        return ast.Block(tuple(x for x in c if x is not None))
+        block = ast.Block(tuple(x for x in c if x is not None))
+        for before, after in pairwise(block.statements):
+            if _returns(before):
+                raise ParseError(
+                    "this never runs: a statement before it returns",
+                    after.loc,
+                    remedy="write `return` last, or leave out what follows it",
+                )
+        return block
 
     def assignment(self, c: list[Any]) -> ast.Assignment:
         *names, values = c
@@ -246,6 +258,13 @@ class _Reader(Transformer[Token, Any]):
             elif isinstance(item, ast.Model):
                 file.models.append(item)
         return file
+
+
+def _returns(statement: ast.Statement) -> bool:
+    """Whether nothing runs after a statement: `return`, or a placement block that ends with it."""
+    if isinstance(statement, ast.On) and statement.body.statements:
+        return _returns(statement.body.statements[-1])
+    return isinstance(statement, ast.Return)
 
 
 @lru_cache(maxsize=1)

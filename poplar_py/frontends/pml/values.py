@@ -149,7 +149,7 @@ def _is_number_list(value: PmlValue) -> bool:
 
 
 def fit_array(array: np.ndarray[Any, Any], dtype: DType, what: str) -> np.ndarray[Any, Any]:
-    """The array as `dtype`: floats may round, integers must fit.
+    """The array as `dtype`: floats may round, finite numbers must fit.
 
     Raises TypeMismatch, InputError.
     """
@@ -161,4 +161,6 @@ def fit_array(array: np.ndarray[Any, Any], dtype: DType, what: str) -> np.ndarra
         out = array.astype(dtype.numpy)
     if dtype.is_integer and not np.array_equal(out.astype(object), array.astype(object)):
         raise InputError(f"{what} is out of range for {dtype}")
+    if dtype.is_float and (np.isinf(out.astype(np.float64)) & np.isfinite(array)).any():
+        raise InputError(f"{what} is out of range for {dtype}", remedy="write inf if that is meant")
     return out
