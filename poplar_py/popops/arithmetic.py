@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from poplar_py.diagnostics import TypeMismatch
+from poplar_py.diagnostics import ShapeError, TypeMismatch
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output, split_work
 from poplar_py.poputil.layout import mapping_of, memory_order, plain_order
-from poplar_py.types import DType
+from poplar_py.types import DType, f16, f32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -82,6 +82,20 @@ BINARY = {
 }
 
 
+SIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
+
+
+def binary_text(kind: str, dtype: DType) -> str:
+    """The expression of a binary operation whose first operand has the type.
+
+    `shift_right` fills with zeros, so signed integers shift as unsigned ones.
+    """
+    unsigned = SIGNED.get(dtype.name)
+    if kind != "shift_right" or unsigned is None:
+        return BINARY[kind]
+    return f"cast(shift_right(cast($0,{unsigned}),cast($1,{unsigned})),{dtype.name})"
+
+
 def _unary(name: str, text: str) -> Unary:
     def op(graph: Graph, a: Tensor, prog: program.Sequence, name: str = name) -> Tensor:
         return map_expr(graph, text, [a], prog, name)
@@ -91,12 +105,12 @@ def _unary(name: str, text: str) -> Unary:
     return op
 
 
-def _binary(name: str, text: str) -> Binary:
-    def op(graph: Graph, a: Tensor, b: Tensor, prog: program.Sequence, name: str = name) -> Tensor:
-        return map_expr(graph, text, [a, b], prog, name)
+def _binary(kind: str) -> Binary:
+    def op(graph: Graph, a: Tensor, b: Tensor, prog: program.Sequence, name: str = kind) -> Tensor:
+        return map_expr(graph, binary_text(kind, a.dtype), [a, b], prog, name)
 
-    op.__name__ = op.__qualname__ = name
-    op.__doc__ = f"A new tensor: {text} of the broadcast operands."
+    op.__name__ = op.__qualname__ = kind
+    op.__doc__ = f"A new tensor: {BINARY[kind]} of the broadcast operands."
     return op
 
 
@@ -134,27 +148,27 @@ sqrt = _unary("sqrt", UNARY["sqrt"])
 square = _unary("square", UNARY["square"])
 tan = _unary("tan", UNARY["tan"])
 tanh = _unary("tanh", UNARY["tanh"])
-add = _binary("add", BINARY["add"])
-bitwise_and = _binary("bitwise_and", BINARY["bitwise_and"])
-bitwise_or = _binary("bitwise_or", BINARY["bitwise_or"])
-bitwise_xor = _binary("bitwise_xor", BINARY["bitwise_xor"])
-div = _binary("div", BINARY["div"])
-eq = _binary("eq", BINARY["eq"])
-gt = _binary("gt", BINARY["gt"])
-gteq = _binary("gteq", BINARY["gteq"])
-logical_and = _binary("logical_and", BINARY["logical_and"])
-logical_or = _binary("logical_or", BINARY["logical_or"])
-lt = _binary("lt", BINARY["lt"])
-lteq = _binary("lteq", BINARY["lteq"])
-max = _binary("max", BINARY["max"])
-min = _binary("min", BINARY["min"])
-mul = _binary("mul", BINARY["mul"])
-neq = _binary("neq", BINARY["neq"])
-pow = _binary("pow", BINARY["pow"])
-rem = _binary("rem", BINARY["rem"])
-shift_left = _binary("shift_left", BINARY["shift_left"])
-shift_right = _binary("shift_right", BINARY["shift_right"])
-sub = _binary("sub", BINARY["sub"])
+add = _binary("add")
+bitwise_and = _binary("bitwise_and")
+bitwise_or = _binary("bitwise_or")
+bitwise_xor = _binary("bitwise_xor")
+div = _binary("div")
+eq = _binary("eq")
+gt = _binary("gt")
+gteq = _binary("gteq")
+logical_and = _binary("logical_and")
+logical_or = _binary("logical_or")
+lt = _binary("lt")
+lteq = _binary("lteq")
+max = _binary("max")
+min = _binary("min")
+mul = _binary("mul")
+neq = _binary("neq")
+pow = _binary("pow")
+rem = _binary("rem")
+shift_left = _binary("shift_left")
+shift_right = _binary("shift_right")
+sub = _binary("sub")
 
 
 def select(
@@ -201,10 +215,51 @@ def scaled_add_to(
     scale: float | Tensor,
     prog: program.Sequence,
     name: str = "scaled_add",
+    *,
+    scale_a: float | Tensor = 1.0,
 ) -> None:
-    """a += scale * b in place. Raises TypeMismatch unless the types agree."""
-    if a.dtype is not b.dtype:
+    """a = scale_a * a + scale * b in place; the shapes agree, scales are numbers or one element.
+
+    Floats of different types are added in f32 and rounded once to the type of a. Raises ShapeError,
+    and TypeMismatch unless the types agree or all are f16 or f32.
+    """
+    scales = [s for s in (scale, scale_a) if not isinstance(s, int | float)]
+    kinds = {t.dtype for t in (a, b, *scales)}
+    if len(kinds) > 1 and not kinds <= {f16, f32}:
         raise TypeMismatch(f"scaled add of {a.dtype} and {b.dtype}", remedy="cast one of them")
+    if a.shape != b.shape:
+        raise ShapeError(f"scaled add of {list(b.shape)} to {list(a.shape)}")
+    if len(kinds) > 1 or scale_a != 1.0:
+        _scaled_sum(graph, a, b, (scale_a, scale), prog, name)
+    elif a.numel:
+        _scaled_add(graph, a, b, scale, prog, name)
+
+
+def _scaled_sum(
+    graph: Graph,
+    a: Tensor,
+    b: Tensor,
+    scales: Sequence[float | Tensor],
+    prog: program.Sequence,
+    name: str,
+) -> None:
+    """a = scales[0] * a + scales[1] * b as one expression, in f32 where a type is f16."""
+    wide = a.dtype if a.dtype is not f16 else f32
+    tensors, terms = [a, b], ["", ""]
+    for i, scale in enumerate(scales):
+        if isinstance(scale, int | float):
+            factor = f"c({scale!r},{wide.name})"
+        else:
+            factor = f"cast(${len(tensors)},{wide.name})"
+            tensors.append(scale.reshape(()))
+        terms[i] = f"mul(cast(${i},{wide.name}),{factor})"
+    text = f"cast(add({terms[0]},{terms[1]}),{a.dtype.name})"
+    map_with_output(graph, text, tensors, a, prog, name)
+
+
+def _scaled_add(
+    graph: Graph, a: Tensor, b: Tensor, scale: float | Tensor, prog: program.Sequence, name: str
+) -> None:
     order = memory_order(a) or plain_order(tuple(a.shape))
     y, x = order.apply(a).flatten(), order.apply(b).flatten()
     if isinstance(scale, int | float):
@@ -226,12 +281,18 @@ def scaled_subtract_from(
     graph: Graph,
     a: Tensor,
     b: Tensor,
-    scale: float,
+    scale: float | Tensor,
     prog: program.Sequence,
     name: str = "scaled_subtract",
+    *,
+    scale_a: float | Tensor = 1.0,
 ) -> None:
-    """a -= scale * b in place."""
-    scaled_add_to(graph, a, b, -scale, prog, name)
+    """a = scale_a * a - scale * b in place; as `scaled_add_to` otherwise."""
+    if isinstance(scale, int | float):
+        minus: float | Tensor = -scale
+    else:
+        minus = map_expr(graph, "neg($0)", [scale], prog, f"{name}/minus")
+    scaled_add_to(graph, a, b, minus, prog, name, scale_a=scale_a)
 
 
 def one_hot(

@@ -36,8 +36,8 @@ __all__ = [
     "neq_in_place",
 ]
 
-LOG_ADD = "add(max($0,$1),log1p(exp(min(sub($0,$1),sub($1,$0)))))"
-"""log(exp(a) + exp(b)) without overflow."""
+LOG_ADD = "add(max($0,$1),log1p(exp(select(equal($0,$1),c(0),neg(abs(sub($0,$1)))))))"
+"""log(exp(a) + exp(b)) without overflow; equal infinities keep their sign."""
 
 
 def _unary_truth(kind: str) -> UnaryInPlace:
@@ -66,7 +66,7 @@ neq_in_place = _binary_truth("neq")
 
 
 def log_add(graph: Graph, a: Tensor, b: Tensor, prog: Sequence, name: str = "log_add") -> Tensor:
-    """log(exp(a) + exp(b)) for finite operands, broadcast as NumPy does."""
+    """log(exp(a) + exp(b)), broadcast as NumPy does; -inf is the logarithm of nothing."""
     return map_expr(graph, LOG_ADD, [a, b], prog, name)
 
 

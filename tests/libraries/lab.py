@@ -47,6 +47,13 @@ class Lab:
         rank = int(self.rng.integers(low, high + 1))
         return tuple(self.rng.integers(1, limit + 1, rank).tolist())
 
+    def odd_shape(self, low: int = 0, high: int = 4) -> tuple[int, ...]:
+        """As `shape`, but a dim in four is 1 and one shape in ten has a dim of 0."""
+        dims = [1 if self.pick(0, 3) == 0 else n for n in self.shape(low, high, 9)]
+        if dims and self.pick(0, 9) == 0:
+            dims[self.pick(0, len(dims) - 1)] = 0
+        return tuple(dims)
+
     def pick(self, low: int, high: int) -> int:
         """A whole number in [low, high]."""
         return int(self.rng.integers(low, high + 1))

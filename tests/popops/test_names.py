@@ -11,7 +11,7 @@ from scipy import special
 
 from poplar_py import popops
 from poplar_py.poplar import Mapping
-from poplar_py.popops import variants
+from poplar_py.popops import arithmetic, variants
 from poplar_py.types import DType, f16, f32, i32, u32
 
 FLOAT: dict[str, Any] = {
@@ -34,7 +34,7 @@ INTEGER: dict[str, Any] = {
     "shift_right": lambda a, b: a >> (b & 31),
     "shift_right_sign_extend": lambda a, b: a >> (b & 31),
 }  # fmt: skip
-BINARY = {*variants.BINARY, *variants.MORE_BINARY}
+BINARY = {*arithmetic.BINARY, *variants.MORE_BINARY}
 
 
 def random_input(p: Program, rng: np.random.Generator, array: Array) -> Any:
