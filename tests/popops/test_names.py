@@ -31,7 +31,7 @@ INTEGER: dict[str, Any] = {
     "clz": np.vectorize(lambda x: 32 - int(x).bit_length()),
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "bitwise_xnor": lambda a, b: ~(a ^ b), "shift_left": lambda a, b: a << (b & 31),
-    "shift_right": lambda a, b: a >> (b & 31),
+    "shift_right": lambda a, b: (a.view(np.uint32) >> b.view(np.uint32)).view(np.int32),
     "shift_right_sign_extend": lambda a, b: a >> (b & 31),
 }  # fmt: skip
 BINARY = {*arithmetic.BINARY, *variants.MORE_BINARY}
