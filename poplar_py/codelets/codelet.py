@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poplar_py.codelets.codelet_ir import LAYOUT_BYTES, CodeletIR, Field
+from poplar_py.codelets.codelet_ir import LAYOUT_BYTES, CodeletIR, Field, walk_stmts
 from poplar_py.codelets.cycle_tables import TABLES, TILE_NAMES
 from poplar_py.codelets.cycles import IssueModel
 from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
@@ -86,6 +86,11 @@ class Codelet:
     def code_bytes(self) -> int:
         """Bytes of machine code on a tile, shared by all its vertices there."""
         return self.model.code_bytes
+
+    @cached_property
+    def looks_ahead(self) -> bool:
+        """Whether it has hints that name the vertex some rows on in its table."""
+        return any(s.op == "prefetch" and len(s.args) == 3 for s in walk_stmts(self.ir.body))
 
     @property
     def whole_tile(self) -> bool:
@@ -274,7 +279,7 @@ def _belongs(node: ast.stmt) -> bool:
         return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
     if isinstance(node, ast.AnnAssign):
         return isinstance(node.target, ast.Name) and node.value is not None
-    return isinstance(node, ast.FunctionDef)
+    return isinstance(node, (ast.FunctionDef, ast.Import, ast.ImportFrom))
 
 
 class _Builtins:

@@ -111,7 +111,8 @@ class GroupBuilder:
             for f in g.codelet.fields
             if f.literal and f.name in g.state and not isinstance(g.state[f.name], StateVectors)
         }
-        rows = fill_rows(layout, g.n, edges, literals)  # type: ignore[arg-type]
+        even = layout.variable and g.codelet.looks_ahead
+        rows = fill_rows(layout, g.n, edges, literals, even=even)  # type: ignore[arg-type]
         at: list[Ints] = []
         to: list[Ints] = []
         for name, faithful in buffered.items():

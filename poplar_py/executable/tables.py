@@ -41,9 +41,12 @@ def fill_rows(
     n: int,
     edges: dict[str, FieldWords],
     literals: dict[str, NDArray[np.generic]],
+    *,
+    even: bool = False,
 ) -> GroupWords:
     """Rows of ``n`` vertices. ``edges``: edge fields and stored state; ``literals``: [n] values of
-    state that stands in the row (missing: zero)."""
+    state that stands in the row (missing: zero). ``even``: shorter rows are filled up, so that the
+    row k rows on is found, unless the table would grow by more than half."""
     lists = [s for s in layout.slots if s.kind == "list"]
     length = np.full(n, layout.fixed, I8)
     rel: dict[str, Ints] = {}
@@ -52,6 +55,8 @@ def fill_rows(
         assert vptr is not None
         rel[slot.field.name] = length.copy()
         length = length + np.diff(vptr) * slot.entry_words
+    if even and n and int(length.max()) * n * 2 <= int(length.sum()) * 3:
+        length = np.full(n, length.max(), I8)
     ptr = offsets_of(length)
     words = np.zeros(int(ptr[-1]), np.uint64 if layout.wide else np.uint32)
     row = ptr[:-1]
