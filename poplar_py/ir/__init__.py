@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from poplar_py.ir.builder import Builder
 from poplar_py.ir.core import (
     COMMUTATIVE,
     ELEMENTWISE,
@@ -9,7 +10,6 @@ from poplar_py.ir.core import (
     PURE,
     RANDOM,
     REGISTRY,
-    Builder,
     Graph,
     Kind,
     Module,

@@ -6,15 +6,10 @@ from REGISTRY: `poplar_py.ops` must have been imported.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput
 
@@ -22,7 +17,6 @@ from poplar_py import grammar
 from poplar_py.diagnostics import (
     UNKNOWN,
     DuplicateName,
-    FileError,
     Location,
     NestingTooDeep,
     ParseError,
@@ -31,21 +25,16 @@ from poplar_py.diagnostics import (
     UnknownName,
     register_source,
 )
-from poplar_py.ir.attributes import (
-    Array,
-    array_hash,
-    dense_elements,
-    number_value,
-    parse_type,
-    unquote,
-)
-from poplar_py.ir.core import REGISTRY, FieldSpec, Graph, Kind, Module, Op, Value
+from poplar_py.ir.array_lookup import Lookup, array_lookup
+from poplar_py.ir.attributes import Array, dense_elements, number_value, parse_type, unquote
+from poplar_py.ir.core import REGISTRY, Graph, Module, Op, Value
+from poplar_py.ir.locations import parse_location
+from poplar_py.ir.op_fields import Given, attribute_fields, operand_fields, region_fields
 from poplar_py.types import DTYPES, TensorType
 
-__all__ = ["Lookup", "array_lookup", "parse_location", "parse_module"]
+__all__ = ["parse_module"]
 
 MAX_NESTING = 256
-Lookup = Callable[[str, TensorType], Array]
 
 
 def parse_module(
@@ -72,77 +61,6 @@ def parse_module(
     if module is None:
         raise ParseError("no module in the text", Location(file, 1, 1))
     return module
-
-
-def array_lookup(resources: Mapping[str, Array] | Lookup | None, text: str) -> Lookup:
-    """Arrays by hash: those inline in the text, then `resources`. FileError for a missing one."""
-    inline = _inline_resources(text)
-
-    def find(key: str, type: TensorType) -> Array:
-        if key in inline:
-            return inline[key]
-        if callable(resources):
-            return resources(key, type)
-        if resources is not None and key in resources:
-            return resources[key]
-        raise FileError(
-            f"the array sha256:{key} of type {type} is not at hand",
-            remedy="keep the folder `resources` beside the file, or print with inline resources",
-        )
-
-    return find
-
-
-_RESOURCE = re.compile(r'^resource sha256:([0-9a-f]{32}) (\S.*?) "([A-Za-z0-9+/=]*)"\s*$', re.M)
-
-
-def _inline_resources(text: str) -> dict[str, Array]:
-    """Arrays at the end of a one-file dump; each must match its hash."""
-    found: dict[str, Array] = {}
-    if "\nresource sha256:" not in text:
-        return found
-    for match in _RESOURCE.finditer(text):
-        key, type_text, data = match.groups()
-        line = text.count("\n", 0, match.start()) + 1
-        array = _decode(parse_type(type_text), data)
-        if array is None or array_hash(array) != key:
-            raise ParseError(f"the bytes of resource {key} do not match", Location("", line, 1))
-        found[key] = array
-    return found
-
-
-def _decode(type: TensorType, data: str) -> Array | None:
-    try:
-        raw = base64.b64decode(data, validate=True)
-    except binascii.Error:
-        return None
-    if not type.is_static or len(raw) != type.nbytes:
-        return None
-    return np.frombuffer(raw, type.dtype.numpy).reshape(type.static_shape)
-
-
-_LOC = re.compile(
-    r'loc\((?P<file>"(?:[^"\\]|\\.)*")(?::(?P<line>\d{1,9}):(?P<col>\d{1,9}))?'
-    r'(?: node (?P<name>"(?:[^"\\]|\\.)*"))?(?: #(?P<index>\d{1,9}))?'
-    r'(?: output (?P<output>"(?:[^"\\]|\\.)*"))?\)'
-)
-
-
-@lru_cache(maxsize=65536)
-def parse_location(text: str) -> Location:
-    """The Location that was printed as `loc(...)`. Raises ParseError."""
-    match = _LOC.fullmatch(text)
-    if match is None:
-        raise ParseError(f"{text!r} is not a location")
-    part = match.groupdict()
-    return Location(
-        unquote(part["file"]),
-        int(part["line"] or 0),
-        int(part["col"] or 0),
-        unquote(part["name"]) if part["name"] else "",
-        int(part["index"]) if part["index"] else -1,
-        unquote(part["output"]) if part["output"] else "",
-    )
 
 
 def _name(token: str) -> str:
@@ -183,9 +101,6 @@ class _Session:
         if found is None:
             raise UnknownName(f"{token} is not defined above", self.loc(token))
         return found
-
-
-_ATTRIBUTE = tuple[Token, Any]
 
 
 class _Depth:
@@ -262,10 +177,10 @@ class _Reader(Transformer[Token, Any]):
             raise TypeMismatch(f"the array {body} is not a {type}", self.s.loc(c[0]))
         return array
 
-    def attribute(self, c: list[Any]) -> _ATTRIBUTE:
+    def attribute(self, c: list[Any]) -> Given:
         return (c[0], c[1])
 
-    def attributes(self, c: list[Any]) -> list[_ATTRIBUTE]:
+    def attributes(self, c: list[Any]) -> list[Given]:
         return [item for item in c if item is not None]
 
     def _at(self, token: Token, read: Callable[[str], Any]) -> Any:
@@ -364,9 +279,9 @@ class _Reader(Transformer[Token, Any]):
         if cls is None:
             raise UnknownName(f"there is no op {name}", where, "see `poplar-py ops`")
         loc = UNKNOWN if location is None else self._at(location, parse_location)
-        fields = _operand_fields(cls, operands or (), where)
-        fields |= self._attribute_fields(cls, attributes or [], where)
-        fields |= _region_fields(cls, rest, where)
+        fields = operand_fields(cls, operands or (), where)
+        fields |= attribute_fields(cls, attributes or [], where, self.s.loc)
+        fields |= region_fields(cls, rest, where)
         try:
             made = cls(**fields, loc=loc)
         except PoplarPyError as error:
@@ -374,25 +289,6 @@ class _Reader(Transformer[Token, Any]):
             raise
         self._define_results(made, results or [], where)
         return made
-
-    def _attribute_fields(
-        self, cls: type[Op], given: list[_ATTRIBUTE], where: Location
-    ) -> dict[str, Any]:
-        known = {f.name for f in cls.spec.attributes} | {"ipu"}
-        fields: dict[str, Any] = {}
-        for token, value in given:
-            key = str(token)
-            if key not in known:
-                raise UnknownName(f"{cls.opname} has no attribute {key}", self.s.loc(token))
-            if key in fields:
-                raise DuplicateName(f"attribute {key} is given twice", self.s.loc(token))
-            fields[key] = value
-        for f in cls.spec.attributes:
-            if f.default is MISSING and f.name not in fields:
-                raise ParseError(f"{cls.opname} needs the attribute {f.name}", where)
-        if not isinstance(fields.get("ipu"), (int, type(None))):
-            raise TypeMismatch("ipu must be an integer", where)
-        return fields
 
     def _define_results(
         self, made: Op, results: list[tuple[Token, TensorType]], where: Location
@@ -407,54 +303,6 @@ class _Reader(Transformer[Token, Any]):
                     f"{made.opname} gives {value.type}, the text says {type}", self.s.loc(token)
                 )
             self.s.define(token, value)
-
-
-_WORDS = {
-    Kind.VALUE: "one value",
-    Kind.OPTIONAL: "one value or none",
-    Kind.LIST: "a list of values",
-}
-
-
-def _operand_fields(cls: type[Op], given: tuple[Any, ...], where: Location) -> dict[str, Any]:
-    specs = cls.spec.operands
-    if len(given) > len(specs):
-        raise ParseError(f"{cls.opname} takes {len(specs)} operands, not {len(given)}", where)
-    fields: dict[str, Any] = {}
-    for spec, held in zip(specs, given, strict=False):
-        if not _fits(spec, held):
-            raise ParseError(f"operand {spec.name} of {cls.opname} is {_WORDS[spec.kind]}", where)
-        fields[spec.name] = held
-    for spec in specs[len(given) :]:
-        if spec.default is not MISSING:
-            continue
-        if spec.kind is Kind.VALUE:
-            raise ParseError(f"{cls.opname} needs the operand {spec.name}", where)
-        fields[spec.name] = () if spec.kind is Kind.LIST else None
-    return fields
-
-
-def _fits(spec: FieldSpec, held: Any) -> bool:
-    if spec.kind is Kind.LIST:
-        return isinstance(held, tuple) and all(isinstance(v, Value) for v in cast("Any", held))
-    return isinstance(held, Value) or (held is None and spec.kind is Kind.OPTIONAL)
-
-
-def _region_fields(
-    cls: type[Op], given: list[tuple[Token, Graph]], where: Location
-) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for spec in cls.spec.regions:
-        graphs = [g for token, g in given if token == spec.name]
-        single = spec.kind is not Kind.GRAPHS
-        if (single and len(graphs) > 1) or (spec.kind is Kind.GRAPH and not graphs):
-            raise ParseError(f"{cls.opname} takes one region {spec.name}", where)
-        fields[spec.name] = (graphs[0] if graphs else None) if single else tuple(graphs)
-    names = {spec.name for spec in cls.spec.regions}
-    for token, _ in given:
-        if token not in names:
-            raise UnknownName(f"{cls.opname} has no region {token}", where)
-    return fields
 
 
 @lru_cache(maxsize=1)

@@ -7,8 +7,8 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 
 from poplar_py.diagnostics import Location, ParseError, register_source
+from poplar_py.ir.array_lookup import Lookup, array_lookup
 from poplar_py.ir.attributes import Array
-from poplar_py.ir.parser import Lookup, array_lookup
 from poplar_py.poplar.codelet_blocks import read_codelets
 from poplar_py.poplar.tile_reader import Reader, TileText
 from poplar_py.poplar.tile_tokens import Tokens

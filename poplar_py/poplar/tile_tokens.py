@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from poplar_py.diagnostics import Location, ParseError, PoplarPyError
+from poplar_py.ir.array_lookup import Lookup
 from poplar_py.ir.attributes import Array, dense_elements, parse_type, unquote
-from poplar_py.ir.parser import Lookup, parse_location
+from poplar_py.ir.locations import parse_location
 from poplar_py.poplar.arrays import I8, Ints, as_ints, concat_ints
 from poplar_py.types import DTYPES, DType, TensorType
 

@@ -23,7 +23,7 @@ from poplar_py.diagnostics import (
     quote_name,
 )
 from poplar_py.ir.attributes import attribute_text, parse_type, unquote
-from poplar_py.ir.parser import parse_location
+from poplar_py.ir.locations import parse_location
 from poplar_py.ir.printer import collect_resources
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops.core import Constant, If

@@ -21,7 +21,8 @@ from poplar_py.frontends.pml.values import (
     describe,
     dim_value,
 )
-from poplar_py.ir.core import Builder, Value
+from poplar_py.ir.builder import Builder
+from poplar_py.ir.core import Value
 from poplar_py.ops import elementwise, nn, tensor
 from poplar_py.ops.tensor import check_axis
 from poplar_py.types import DType, Shape

@@ -26,7 +26,8 @@ from poplar_py.frontends.pml.values import (
     as_int,
     describe,
 )
-from poplar_py.ir.core import Builder, Graph, Value
+from poplar_py.ir.builder import Builder
+from poplar_py.ir.core import Graph, Value
 from poplar_py.types import DTYPES, DType, TensorType
 
 __all__ = ["Evaluator"]

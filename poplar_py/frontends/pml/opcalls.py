@@ -21,7 +21,8 @@ from poplar_py.frontends.pml.values import (
     as_tensor,
     describe,
 )
-from poplar_py.ir.core import REGISTRY, Builder, FieldSpec, Kind, Op, Value
+from poplar_py.ir.builder import Builder
+from poplar_py.ir.core import REGISTRY, FieldSpec, Kind, Op, Value
 from poplar_py.types import DType
 
 __all__ = ["call_op", "callable_ops"]

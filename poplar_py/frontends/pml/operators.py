@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from poplar_py.diagnostics import InputError, TypeMismatch
 from poplar_py.frontends.pml.values import FreeDim, PmlValue, as_tensor, describe
-from poplar_py.ir.core import Builder, Op, Value
+from poplar_py.ir.builder import Builder
+from poplar_py.ir.core import Op, Value
 from poplar_py.ops import elementwise, nn
 
 __all__ = ["binary", "negate"]

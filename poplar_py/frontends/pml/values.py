@@ -12,7 +12,8 @@ from typing import Any, cast
 import numpy as np
 
 from poplar_py.diagnostics import InputError, TypeMismatch
-from poplar_py.ir.core import Builder, Value
+from poplar_py.ir.builder import Builder
+from poplar_py.ir.core import Value
 from poplar_py.types import DType, Shape
 
 __all__ = [
