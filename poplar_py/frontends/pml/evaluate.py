@@ -15,7 +15,8 @@ from poplar_py.diagnostics import (
     UnknownName,
 )
 from poplar_py.frontends.pml import ast, operators
-from poplar_py.frontends.pml.builtins import BUILTINS, slice_tensor
+from poplar_py.frontends.pml.builtin_layout import slice_tensor
+from poplar_py.frontends.pml.builtins import BUILTINS
 from poplar_py.frontends.pml.opcalls import callable_ops
 from poplar_py.frontends.pml.scope import Frame, located, similar
 from poplar_py.frontends.pml.values import (
