@@ -13,6 +13,7 @@ from poplar_py.popops.dynamic import dynamic_slice
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import iota
+from poplar_py.popops.offsets import axis_of
 from poplar_py.popops.reduction import reduce
 from poplar_py.popops.scattering import multi_update
 from poplar_py.popops.search import sort, top_k
@@ -99,6 +100,7 @@ def create_slice_tensor(
     graph: Graph, t: Tensor, axis: int, size: int, count: int, name: str = "slice"
 ) -> Tensor:
     """A tensor [count, *shape of t with `size` on `axis`] for slices of t."""
+    axis = axis_of(t, axis)
     shape = (count, *t.shape[:axis], size, *t.shape[axis + 1 :])
     return create_sliceable_tensor(graph, t.dtype, shape, (axis + 1,), name)
 
@@ -108,8 +110,8 @@ def dynamic_slice_with_output(
     out: Tensor,
     x: Tensor,
     start: Tensor,
-    axis: int,
-    size: int,
+    axis: int | Sequence[int],
+    size: int | Sequence[int],
     prog: program.Sequence,
     name: str = "",
 ) -> None:
@@ -122,12 +124,15 @@ def _multi_update(
     x: Tensor,
     indices: Tensor,
     updates: Tensor,
-    scale: float,
+    scale: float | Tensor,
     prog: program.Sequence,
     name: str,
     operation: str,
 ) -> None:
-    if scale != 1.0:
+    if not isinstance(scale, int | float):
+        text = f"mul($0,cast($1,{updates.dtype.name}))"
+        updates = map_expr(graph, text, [updates, scale.reshape(())], prog, f"{name}/scale")
+    elif scale != 1.0:
         updates = map_expr(graph, f"mul($0,c({float(scale)!r}))", [updates], prog, f"{name}/scale")
     multi_update(graph, x, indices, updates, prog, name, operation)
 
@@ -139,9 +144,9 @@ def multi_update_add(
     updates: Tensor,
     prog: program.Sequence,
     name: str = "multi_update_add",
-    scale: float = 1.0,
+    scale: float | Tensor = 1.0,
 ) -> None:
-    """x[indices[m]] += scale * updates[m], rows that repeat included."""
+    """x[indices[m]] += scale * updates[m], rows that repeat included; scale: one element."""
     _multi_update(graph, x, indices, updates, scale, prog, name, "add")
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.mapping import Mapping
+from poplar_py.popops.offsets import as_offsets, axis_of
 from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
 from poplar_py.poputil.layout import compact, fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
@@ -99,11 +100,11 @@ def gather(
     prog: program.Sequence,
     name: str = "",
 ) -> Tensor:
-    """x with `axis` replaced by the dims of `indices` (i32): out[., *i, .] = x[., indices[*i], .].
+    """x with `axis` replaced by the dims of `indices`: out[., *i, .] = x[., indices[*i], .].
 
     An index outside [0, dim) ends the run with a TileException.
     """
-    name = name or "gather"
+    name, axis = name or "gather", axis_of(x, axis)
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     if prod(shape) == 0:
         return fresh(graph, x.dtype, shape, name)
@@ -120,10 +121,13 @@ def gather(
 def multi_slice(
     graph: Graph, table: Tensor, indices: Tensor, prog: program.Sequence, name: str = ""
 ) -> Tensor:
-    """Rows `indices[n]` (i32) of table [rows, width]: [n, width]."""
+    """Rows `indices[n]` (integers) of table [rows, width]: [n, width]."""
     name = name or "multi_slice"
     rows, width = table.shape
     count = indices.numel
+    if count == 0 or width == 0:
+        return fresh(graph, table.dtype, (count, width), name)
+    indices = as_offsets(graph, indices, prog, name)
     plan = plan_gather(rows, width, count, graph.num_tiles)
     blocks = width // plan.cols
     table = compact(graph, table, prog, f"{name}/table")
@@ -146,7 +150,7 @@ def multi_slice(
     edges = {
         "out": Edges.flat(out.flatten(), end - result, end),
         "x": Edges.boxes(stored, box_lo, box),
-        "index": Edges.flat(indices.flatten(), lo[:, 2], lo[:, 2] + size[:, 2]),
+        "index": Edges.flat(indices, lo[:, 2], lo[:, 2] + size[:, 2]),
     }
     state = {"cols": plan.cols, "base": as_i32(base), "rows": as_i32(held), "total": rows}
     cs = graph.add_compute_set(name)
@@ -178,7 +182,7 @@ def _pick(
     edges = {
         "out": Edges.flat(out.flatten(), end - result, end),
         "x": Edges.nested(np.arange(n + 1) * parts, Edges.boxes(found, box_lo, box)),
-        "index": Edges.flat(indices.flatten(), lo[:, 1], lo[:, 1] + size[:, 1]),
+        "index": Edges.flat(indices, lo[:, 1], lo[:, 1] + size[:, 1]),
     }
     cs = graph.add_compute_set(f"{name}/pick")
     state = {"cols": cols, "rows": rows}

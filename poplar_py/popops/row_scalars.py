@@ -10,10 +10,10 @@ import numpy.typing as npt
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
-from poplar_py.popops.arithmetic import cast
+from poplar_py.popops.offsets import as_offsets
 from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
-from poplar_py.types import i32, u32
+from poplar_py.types import u32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -37,16 +37,12 @@ def _check_rows(rows: Tensor, indices: Tensor) -> None:
         raise ShapeError(f"{indices.numel} indices for rows {list(rows.shape)}")
 
 
-def _as_i32(graph: Graph, t: Tensor, prog: program.Sequence, name: str) -> Tensor:
-    return t.flatten() if t.dtype is i32 else cast(graph, t, i32, prog, f"{name}/index").flatten()
-
-
 def select_scalar_from_rows(
     graph: Graph, rows: Tensor, indices: Tensor, prog: program.Sequence, name: str = "select_scalar"
 ) -> Tensor:
     """rows[i, indices[i]] of every row: [n]. An index outside gives 0. Raises ShapeError."""
     _check_rows(rows, indices)
-    index, (n, cols) = _as_i32(graph, indices, prog, name), rows.shape
+    index, (n, cols) = as_offsets(graph, indices, prog, name), rows.shape
     begin, end = _row_shares(graph, n)
     tile = place_near(graph, rows.flatten(), begin * cols)
     mapping = interval_mapping(end - begin, tile)
@@ -73,7 +69,7 @@ def update_scalar_in_rows(
 ) -> None:
     """rows[i, indices[i]] = values[i]; an index outside its row changes nothing."""
     _check_rows(rows, indices)
-    index, (n, cols) = _as_i32(graph, indices, prog, name), rows.shape
+    index, (n, cols) = as_offsets(graph, indices, prog, name), rows.shape
     begin, end = _row_shares(graph, n)
     tile = place_near(graph, rows.flatten(), begin * cols)
     cs = graph.add_compute_set(name)
@@ -147,7 +143,7 @@ def sequence_slice(
         "x": Edges.flat(source.flatten(), none, none + source.numel),
     }
     for field, t in numbers.items():
-        edges[field] = Edges.flat(_as_i32(graph, t, prog, name), none, none + t.numel)
+        edges[field] = Edges.flat(as_offsets(graph, t, prog, name), none, none + t.numel)
     cs = graph.add_compute_set(name)
     state = {"cols": cols, "base": begin.astype(np.int32), "zero": bool(zero_unused)}
     codelet = f"popops::SequenceCopy<{out.dtype.name}>"

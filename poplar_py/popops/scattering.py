@@ -13,6 +13,7 @@ from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.gathering import PART, as_i32
+from poplar_py.popops.offsets import as_offsets
 from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
 from poplar_py.poputil.place import interval_mapping, spread_tiles
 
@@ -83,7 +84,7 @@ def scatter(
     name: str = "",
     reduction: str = "none",
 ) -> Tensor:
-    """A copy of x [n, w] with rows `indices[m]` (i32) replaced by, or joined with, updates [m, w].
+    """A copy of x [n, w] with rows `indices[m]` replaced by, or joined with, updates [m, w].
 
     reduction: none (the later update wins), add, mul, max, min. Raises OptionError for others.
     """
@@ -93,11 +94,12 @@ def scatter(
     if prod(x.shape) == 0:
         return x
     count = indices.numel
+    indices = as_offsets(graph, indices, prog, name)
     step = min(max(count, 1), PART)
     table = writable_table(graph, x, step, prog, name)
     for begin in range(0, count, step):
         end = min(begin + step, count)
-        part, index = updates.slice(begin, end, 0), indices.flatten().slice(begin, end, 0)
+        part, index = updates.slice(begin, end, 0), indices.slice(begin, end, 0)
         _scatter_step(graph, table, index, part, prog, name, reduction, x.shape[0])
     return table.tensor
 

@@ -9,6 +9,9 @@ import numpy as np
 
 from poplar_py.poplar import concat, program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.errors import TensorIndexError
+from poplar_py.poplar.faults import fail
+from poplar_py.popops.offsets import axis_of
 from poplar_py.poputil.boxes import grid_boxes, rows_per_vertex
 from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import interval_mapping, place_near
@@ -52,7 +55,9 @@ def top_k(
 
     Of equal elements the one with the lower position comes first.
     """
-    name = name or "top_k"
+    name, axis = name or "top_k", axis_of(x, axis)
+    if not 0 <= k <= x.shape[axis]:
+        fail(TensorIndexError, f"the {k} best along axis {axis} of {list(x.shape)}")
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     if prod(shape) == 0:
         return fresh(graph, x.dtype, shape, name), fresh(graph, i32, shape, name)
@@ -65,7 +70,7 @@ def sort(
     graph: Graph, x: Tensor, axis: int, prog: program.Sequence, name: str = ""
 ) -> tuple[Tensor, Tensor]:
     """The elements along `axis` ascending, and where they were."""
-    return top_k(graph, x, x.shape[axis], axis, False, prog, name or "sort")
+    return top_k(graph, x, x.shape[axis_of(x, axis)], axis, False, prog, name or "sort")
 
 
 def _rows_top_k(
@@ -149,9 +154,12 @@ def arg_min(
 def _arg_best(
     graph: Graph, x: Tensor, axis: int, largest: bool, last: bool, prog: program.Sequence, name: str
 ) -> Tensor:
+    axis = axis_of(x, axis)
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     if prod(shape) == 0:
         return fresh(graph, i32, shape, name)
+    if x.shape[axis] == 0:
+        fail(TensorIndexError, f"the best of no elements: axis {axis} of {list(x.shape)}")
     rows, _ = _last(x, axis)
     count, n = rows.shape
     lo, size = grid_boxes((count,), (rows_per_vertex(count, n, graph.num_tiles),))
@@ -182,7 +190,7 @@ def cumulative(
     reverse: bool = False,
 ) -> Tensor:
     """Running sum or product ("sum", "prod") along `axis`, in f32 for f16 and bf16."""
-    name = name or f"cumulative_{kind}"
+    name, axis = name or f"cumulative_{kind}", axis_of(x, axis)
     if prod(x.shape) == 0:
         return x
     rows, others = _last(x, axis)
