@@ -7,8 +7,6 @@ Replicas run side by side, so the cycles of a run are those of one replica.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +15,25 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import FileError, Location
-from poplar_py.executable.executable import Executable, StepInfo
+from poplar_py.executable.executable import Executable
 from poplar_py.files import write_text
+from poplar_py.profile.figures import (
+    IpuFigures,
+    StepFigures,
+    VariableFigures,
+    ipu_phases,
+    step_figures,
+)
+from poplar_py.profile.report_tables import (
+    IPU_HEADS,
+    STEP_HEADS,
+    VARIABLE_HEADS,
+    ipu_cells,
+    plain_table,
+    rich_table,
+    step_cells,
+    variable_cells,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,68 +42,6 @@ __all__ = ["IpuFigures", "Report", "StepFigures", "VariableFigures"]
 
 Counts = npt.NDArray[np.int64]
 LARGEST = 10
-
-
-@dataclass(frozen=True)
-class IpuFigures:
-    """Cycles of a run and memory of one IPU.
-
-    `compute` is the IPU's own slowest tile; it waits `idle` cycles for slower IPUs. `received` are
-    bytes its tiles got from others. `largest` is the fullest tile's bytes; `idle_tiles` have
-    neither data nor vertices.
-    """
-
-    ipu: int
-    compute: int
-    exchange: int
-    sync: int
-    host: int
-    idle: int
-    received: int
-    data_bytes: int
-    code_bytes: int
-    largest: int
-    idle_tiles: int
-    tiles: int
-
-    def to_json(self) -> dict[str, object]:
-        return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class StepFigures:
-    """All runs of one step."""
-
-    name: str
-    kind: str
-    location: str
-    runs: int
-    cycles: int
-    compute: int
-    exchange: int
-    sync: int
-    host: int
-    tiles: int
-    vertices: int
-    balance: float
-    bytes_exchanged: int
-
-    def to_json(self) -> dict[str, object]:
-        return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class VariableFigures:
-    """Bytes of one variable or receive buffer on all tiles."""
-
-    name: str
-    location: str
-    nbytes: int
-    tiles: int
-    always_live: bool
-
-    def to_json(self) -> dict[str, object]:
-        return dict(vars(self))
 
 
 class Report:
@@ -157,7 +110,7 @@ class Report:
         own = {"compute": 0, "exchange": 0, "sync": 0, "host": 0}
         received = 0
         for step, runs in zip(self.executable.steps, self.runs, strict=True):
-            for phase, cycles in _ipu_phases(step, ipu).items():
+            for phase, cycles in ipu_phases(step, ipu).items():
                 own[phase] += cycles * int(runs)
             if step.ipu_exchange is not None:
                 received += int(step.ipu_exchange[ipu]) * int(runs)
@@ -178,7 +131,7 @@ class Report:
     def steps(self) -> list[StepFigures]:
         """All steps that ran, most cycles first."""
         found = [
-            _step_figures(step, int(runs))
+            step_figures(step, int(runs))
             for step, runs in zip(self.executable.steps, self.runs, strict=True)
             if runs
         ]
@@ -226,25 +179,20 @@ class Report:
         """Cycles and memory, one row an IPU, all replicas."""
         title = f"{self.name}: {self.cycles:,} cycles, {self.microseconds:,.1f} us at "
         title += f"{self.executable.target.clock / 1e9:g} GHz"
-        table = _new_table(title + self._idle_text())
-        for head in _IPU_HEADS:
-            table.add_column(head, justify="right", no_wrap=True)
-        for replica in range(self.replicas):
-            for figures in self.per_ipu:
-                table.add_row(str(replica * self.ipus + figures.ipu), *_ipu_cells(figures))
-        return table
+        rows = [
+            (str(replica * self.ipus + figures.ipu), *ipu_cells(figures))
+            for replica in range(self.replicas)
+            for figures in self.per_ipu
+        ]
+        return rich_table(title + self._idle_text(), IPU_HEADS, rows, no_wrap=True)
 
     def _idle_text(self) -> str:
         return f"; {self.idle_ipus} IPUs idle" if self.idle_ipus else ""
 
     def step_table(self, limit: int = LARGEST) -> Table:
         """The steps that took most cycles."""
-        table = _new_table("steps with most cycles")
-        for head in _STEP_HEADS:
-            table.add_column(head, justify="left" if head in _LEFT else "right")
-        for step in self.steps[:limit]:
-            table.add_row(*_step_cells(step))
-        return table
+        rows = [step_cells(step) for step in self.steps[:limit]]
+        return rich_table("steps with most cycles", STEP_HEADS, rows)
 
     def text(self) -> str:
         """The summary for people, as plain text."""
@@ -270,27 +218,17 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def _ipu_text(self) -> str:
-        rows = [(str(figures.ipu), *_ipu_cells(figures)) for figures in self.per_ipu]
+        rows = [(str(figures.ipu), *ipu_cells(figures)) for figures in self.per_ipu]
         note = "(of the first replica)\n" if self.replicas > 1 else ""
-        return f"per IPU {note}".rstrip() + "\n" + _plain(_IPU_HEADS, rows)
+        return f"per IPU {note}".rstrip() + "\n" + plain_table(IPU_HEADS, rows)
 
     def _step_text(self) -> str:
-        rows = [_step_cells(step) for step in self.steps[:LARGEST]]
-        return "steps with most cycles\n" + _plain(_STEP_HEADS, rows)
+        rows = [step_cells(step) for step in self.steps[:LARGEST]]
+        return "steps with most cycles\n" + plain_table(STEP_HEADS, rows)
 
     def _variable_text(self) -> str:
-        rows = [
-            (
-                v.name,
-                f"{v.nbytes:,}",
-                f"{v.tiles:,}",
-                "yes" if v.always_live else "no",
-                v.location,
-            )
-            for v in self.variables[:LARGEST]
-        ]
-        heads = ("variable", "bytes", "tiles", "always live", "source")
-        return "largest variables\n" + _plain(heads, rows)
+        rows = [variable_cells(v) for v in self.variables[:LARGEST]]
+        return "largest variables\n" + plain_table(VARIABLE_HEADS, rows)
 
     def write(self, folder: Path) -> None:
         """Writes `summary.txt` and `summary.json` into a folder, made if missing."""
@@ -301,107 +239,3 @@ class Report:
             raise FileError(f"cannot create {folder}: {error.strerror}", loc) from error
         write_text(folder / "summary.txt", self.text())
         write_text(folder / "summary.json", json.dumps(self.to_json(), indent=2) + "\n")
-
-
-_IPU_HEADS = (
-    "IPU",
-    "compute",
-    "exchange",
-    "sync",
-    "host",
-    "waits",
-    "recv KiB",
-    "data KiB",
-    "code KiB",
-    "max tile",
-    "idle tiles",
-)
-_STEP_HEADS = (
-    "step",
-    "runs",
-    "cycles",
-    "compute",
-    "exchange",
-    "sync",
-    "host",
-    "tiles",
-    "balance",
-    "source",
-)
-_LEFT = ("step", "source", "variable")
-
-
-def _ipu_phases(step: StepInfo, ipu: int) -> dict[str, int]:
-    """One IPU's own cycles in a step."""
-    compute = step.compute if step.ipu_compute is None else int(step.ipu_compute[ipu])
-    return {"compute": compute, "exchange": step.exchange, "sync": step.sync, "host": step.host}
-
-
-def _step_figures(step: StepInfo, runs: int) -> StepFigures:
-    return StepFigures(
-        step.name,
-        step.kind,
-        step.loc.short,
-        runs,
-        step.total * runs,
-        step.compute * runs,
-        step.exchange * runs,
-        step.sync * runs,
-        step.host * runs,
-        step.tiles,
-        step.vertices,
-        step.balance,
-        step.bytes_exchanged,
-    )
-
-
-def _ipu_cells(f: IpuFigures) -> tuple[str, ...]:
-    return (
-        f"{f.compute:,}",
-        f"{f.exchange:,}",
-        f"{f.sync:,}",
-        f"{f.host:,}",
-        f"{f.idle:,}",
-        f"{f.received / 1024:,.0f}",
-        f"{f.data_bytes / 1024:,.0f}",
-        f"{f.code_bytes / 1024:,.0f}",
-        f"{f.largest / 1024:,.0f} KiB",
-        f"{f.idle_tiles:,}/{f.tiles:,}",
-    )
-
-
-def _step_cells(s: StepFigures) -> tuple[str, ...]:
-    return (
-        s.name,
-        f"{s.runs:,}",
-        f"{s.cycles:,}",
-        f"{s.compute:,}",
-        f"{s.exchange:,}",
-        f"{s.sync:,}",
-        f"{s.host:,}",
-        f"{s.tiles:,}",
-        f"{s.balance:.2f}",
-        s.location,
-    )
-
-
-def _plain(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A text table; names and sources are aligned left, numbers right."""
-    cells = [tuple(heads), *(tuple(row) for row in rows)]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(heads))]
-    lines: list[str] = []
-    for row in cells:
-        parts = [
-            cell.ljust(width) if head in _LEFT else cell.rjust(width)
-            for head, cell, width in zip(heads, row, widths, strict=True)
-        ]
-        lines.append(("  " + "  ".join(parts)).rstrip())
-    return "\n".join(lines) + "\n"
-
-
-def _new_table(title: str) -> Table:
-    """An empty table; rich is loaded by those who show one."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    return Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
