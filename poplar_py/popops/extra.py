@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import program
 from poplar_py.popops.arithmetic import one_hot
 from poplar_py.popops.dynamic import dynamic_slice
@@ -14,9 +15,10 @@ from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import iota
 from poplar_py.popops.offsets import axis_of
-from poplar_py.popops.reduction import reduce
+from poplar_py.popops.reduction import reduce, reduction_kind
 from poplar_py.popops.scattering import multi_update
 from poplar_py.popops.search import sort, top_k
+from poplar_py.popops.truth import LOG_ADD
 from poplar_py.types import DType, i32
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ __all__ = [
     "top_k_with_permutation",
 ]
 
+SCALED = ("sum", "square_sum", "mean", "log_add")
+"""Reductions that may be scaled and added to what is there."""
+
 
 def cast_with_output(
     graph: Graph, x: Tensor, out: Tensor, prog: program.Sequence, name: str = "cast"
@@ -58,18 +63,35 @@ def reduce_with_output(
     prog: program.Sequence,
     name: str = "",
     *,
-    scale: float = 1.0,
+    scale: float | Tensor | None = None,
     update: bool = False,
 ) -> None:
-    """out = scale * reduction of `t`, or out += scale * reduction with `update` (kind sum)."""
+    """out = scale * reduction of `t`; with `update` out += scale * reduction.
+
+    `scale` is a number or one element. Both are for sums, also of squares, and for log_add, where
+    everything is a logarithm: the scale is added and the update is a log_add. Raises OptionError
+    for other kinds.
+    """
+    logs = reduction_kind(kind) == "log_add"
+    if (update or scale is not None) and reduction_kind(kind) not in SCALED:
+        raise OptionError(
+            f"scale or update of a reduction by {kind}", remedy=f"only for {', '.join(SCALED)}"
+        )
     found = reduce(graph, t, dims, kind, prog, name, out.dtype).reshape(out.shape)
-    scaled = "$0" if scale == 1.0 else f"mul($0,c({float(scale)!r}))"
+    tensors, text = [found, out], "$0"
+    if scale is not None:
+        if isinstance(scale, int | float):
+            factor = f"c({float(scale)!r})"
+        else:
+            factor = f"cast($2,{out.dtype.name})"
+            tensors.append(scale.reshape(()))
+        text = f"{'add' if logs else 'mul'}($0,{factor})"
     if update:
-        map_with_output(graph, f"add($1,{scaled})", [found, out], out, prog, f"{name}/update")
-    elif scale == 1.0:
+        text = LOG_ADD.replace("$0", text) if logs else f"add($1,{text})"
+    if text == "$0":
         prog.add(program.Copy(found, out))
     else:
-        map_with_output(graph, scaled, [found], out, prog, f"{name}/scale")
+        map_with_output(graph, text, tensors, out, prog, f"{name}/update")
 
 
 def create_sliceable_tensor(

@@ -29,9 +29,12 @@ from poplar_py.types import DType, bf16, bool_, f16, f32
 if TYPE_CHECKING:
     from poplar_py.poplar import ComputeSet, Graph, Tensor
 
-__all__ = ["KINDS", "identity", "reduce", "reduce_many"]
+__all__ = ["KINDS", "identity", "reduce", "reduce_many", "reduction_kind"]
 
-KINDS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "and": 4, "or": 5, "square_sum": 6, "mean": 7}
+KINDS = {
+    "sum": 0, "prod": 1, "max": 2, "min": 3, "and": 4, "or": 5, "square_sum": 6, "mean": 7,
+    "log_add": 8,
+}  # fmt: skip
 ALIASES = {
     "add": "sum",
     "mul": "prod",
@@ -55,7 +58,7 @@ def identity(kind: str, dtype: DType) -> float | int | bool:
         return 0
     if kind == "prod":
         return 1
-    sign = -1 if kind == "max" else 1
+    sign = -1 if kind in ("max", "log_add") else 1
     if dtype.is_float:
         return sign * float("inf")
     info = np.iinfo(dtype.numpy)
@@ -73,10 +76,13 @@ def reduce(
 ) -> Tensor:
     """`t` with `dims` reduced away.
 
-    kind: sum, prod, max, min, and, or, square_sum, mean (and PopLibs' names). f16 and bf16
-    accumulate in f32 and round once. Raises OptionError for an unknown kind.
+    kind: sum, prod, max, min, and, or, square_sum, mean, log_add (the logarithm of the sum of
+    exponentials, of floats), and PopLibs' names. f16 and bf16 accumulate in f32 and round once.
+    Raises OptionError for an unknown kind.
     """
-    kind = _kind(kind)
+    kind = reduction_kind(kind)
+    if kind == "log_add" and not t.dtype.is_float:
+        raise OptionError(f"log_add of {t.dtype} elements", remedy="cast them to a float type")
     dtype = out_dtype or t.dtype
     rank = len(t.shape)
     for d in dims:
@@ -124,7 +130,8 @@ def reduce_many(
     return [reduce(graph, t, dims, kind, prog, name) for t, dims, kind in tensors]
 
 
-def _kind(kind: str) -> str:
+def reduction_kind(kind: str) -> str:
+    """The name in KINDS of a kind or one of PopLibs' names. Raises OptionError."""
     found = ALIASES.get(kind.lower(), kind.lower())
     if found not in KINDS:
         raise OptionError(

@@ -2,7 +2,8 @@
 
 The order of one result depends on n only: ReduceRows (cols = 1) keeps 16 lanes that a fixed tree joins,
 then the rest one by one; ReduceCols goes through n one by one, 16 columns at a time.
-KIND: 0 sum, 1 prod, 2 max, 3 min, 4 and, 5 or, 6 sum of squares, 7 sum divided by `divisor`.
+KIND: 0 sum, 1 prod, 2 max, 3 min, 4 and, 5 or, 6 sum of squares, 7 sum divided by `divisor`,
+8 logarithm of the sum of exponentials.
 """
 
 NAMESPACE = "popops"
@@ -11,6 +12,18 @@ T = TypeVar("T", f16, f32, f64, bf16, i8, i16, i32, i64, u8, u16, u32, u64)
 ACC = TypeVar("ACC", f16, f32, f64, bf16, i8, i16, i32, i64, u8, u16, u32, u64)
 OUT = TypeVar("OUT", f16, f32, f64, bf16, i8, i16, i32, i64, u8, u16, u32, u64)
 KIND = IntParam("KIND")
+
+
+def log_add(a, b):
+    """log(exp(a) + exp(b)); the gap of two equal infinities is none, not NaN."""
+    top = max(a, b)
+    return top + log1p(exp(fmax(min(a, b) - top, -1.0e4)))
+
+
+def log_tree(v):
+    """log of the sum of exp of 16 lanes; a lane is the largest, so the sum is 1 or more."""
+    top = max16(v)
+    return top + fmax(log(sum16(exp(fmax(v - splat(top, 16), -1.0e4)))), 0.0)
 
 
 def join(a, b, KIND):
@@ -23,6 +36,8 @@ def join(a, b, KIND):
         return max(a, b)
     if KIND == 3:
         return min(a, b)
+    if KIND == 8:
+        return log_add(a, b)
     return a + b * b
 
 
@@ -41,6 +56,8 @@ def tree(v, KIND):
         return max16(v)
     if KIND == 3:
         return min16(v)
+    if KIND == 8:
+        return log_tree(v)
     return sum16(v)
 
 
