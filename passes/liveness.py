@@ -21,8 +21,9 @@ from poplar_py.passes.steps import (
     StepTree,
     SwitchNode,
     WhileNode,
+    build_steps,
 )
-from poplar_py.passes.tile_module import TileModule
+from poplar_py.passes.tile_module import Places, TileModule, find_places
 
 
 @register
@@ -35,11 +36,7 @@ class FindLiveness(Pass):
     after = ("plan-exchange",)
 
     def run(self, module: TileModule, ctx: PassContext) -> bool:
-        always = 0
-        for v in module.graph.variables:
-            if v.always_live:
-                always |= 1 << v.id
-        module.results[self.name] = find_liveness(module.results["plan-exchange"].tree, always)
+        module.results[self.name] = known_of(module).liveness
         return True
 
 
@@ -110,3 +107,26 @@ def find_liveness(tree: StepTree, always: int = 0) -> Liveness:
         if wider == between:
             return Liveness([m | always for m in walk.live], walk.out, between)
         between = wider
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a mapped program tells before anything is planned."""
+
+    places: Places
+    tree: StepTree
+    liveness: Liveness
+
+
+def known_of(module: TileModule) -> Known:
+    """Worked out by the first pass that asks; map-tiles forgets it."""
+    held: Known | None = module.results.get("known")
+    if held is not None:
+        return held
+    graph = module.graph
+    places = find_places(graph.variables, graph.atlas(), graph.target.num_tiles)
+    tree = build_steps(graph.variables, module.programs, graph.host_writes, graph.host_reads)
+    always = sum(1 << v.id for v in graph.variables if v.always_live)
+    known = Known(places, tree, find_liveness(tree, always))
+    module.results["known"] = known
+    return known

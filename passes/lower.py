@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from poplar_py.diagnostics import Location, OutOfTileMemory
+from poplar_py.diagnostics import Location
 from poplar_py.ir import use_counts
 from poplar_py.passes.context import PassContext
+from poplar_py.passes.least_memory import check_sizes, origin
 from poplar_py.passes.lower_context import LOWER, LowerContext, lower_ops
 from poplar_py.passes.registry import Pass, register
 from poplar_py.passes.tile_module import TileModule
@@ -59,34 +60,9 @@ class Lower(Pass):
     after = ("infer-shapes",)
 
     def run(self, module: Module, ctx: PassContext) -> bool:
-        _check_sizes(module, ctx.target)
+        check_sizes(module, ctx.target)
         ctx.replace(lower_graph(module.main, ctx.target))
         return True
-
-
-def _check_sizes(module: Module, target: Any) -> None:
-    """Raises OutOfTileMemory for a value that all tiles together cannot hold: planning its
-    vertices would take long to find out."""
-    room = target.num_tiles * target.bytes_per_tile
-    for op in module.walk():
-        for value in op.results:
-            _check_size(op.opname, value, op.loc, room)
-    for value in module.main.inputs:
-        _check_size(f"the input {value.name}", value, _origin(value), room)
-
-
-def _check_size(what: str, value: Value, loc: Location, room: int) -> None:
-    if value.type.nbytes > room:
-        raise OutOfTileMemory(
-            f"{what}: {value.type} has {value.type.nbytes:,} bytes, all tiles {room:,}",
-            loc,
-            remedy="use a smaller shape, or a larger machine with --placement spread",
-        )
-
-
-def _origin(value: Value) -> Location:
-    """Where an input is declared, else its name."""
-    return value.loc if value.loc.known else Location("", 0, 0, f"input {value.name}")
 
 
 def lower_graph(graph: Graph, target: Any) -> TileModule:
@@ -98,7 +74,7 @@ def lower_graph(graph: Graph, target: Any) -> TileModule:
     matrices = _matrix_inputs(graph)
     for value in graph.inputs:
         ctx.graph = ctx.part(home.get(value))
-        with located(_origin(value)):
+        with located(origin(value)):
             _add_input(ctx, value, value in matrices)
     lower_ops(ctx, graph)
     for index, value in enumerate(graph.outputs):

@@ -65,12 +65,14 @@ class PassManager:
         self._dump(module, "input")
         if self.ctx.verify:
             verify_module(module)
-        for index, step in enumerate(passes):
-            module = self._step(module, passes, index)
-            if step.name == self.ctx.stop_after:
-                break
-        if self.ctx.time_passes:
-            self._print_times(time.perf_counter() - begin)
+        try:
+            for index, step in enumerate(passes):
+                module = self._step(module, passes, index)
+                if step.name == self.ctx.stop_after:
+                    break
+        finally:  # a pass that refuses the module has taken time as well
+            if self.ctx.time_passes:
+                self._print_times(time.perf_counter() - begin)
         return module
 
     def _check_names(self, passes: list[Pass]) -> None:

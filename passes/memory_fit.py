@@ -8,6 +8,7 @@ what code leaves of the first region and all of the second.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +21,13 @@ from poplar_py.target.target import Target
 
 if TYPE_CHECKING:
     from poplar_py.passes.plan_memory import MemoryPlan
+    from poplar_py.poplar.variable import Variable
 
 _MOST = 5
+_REMEDY = (
+    "use more tiles or IPUs, spread the largest variables over more tiles, or split the step with "
+    "the largest live data"
+)
 
 
 def region_use(plan: MemoryPlan, target: Target) -> tuple[Ints, Ints]:
@@ -68,9 +74,28 @@ def _memory_error(plan: MemoryPlan, items: Items, target: Target, tiles: int) ->
         f"tile {worst} (IPU {worst // target.tiles_per_ipu}) needs {int(plan.total[worst]):,} "
         f"bytes of {target.bytes_per_tile:,}; {tiles} tile(s) are too full. Largest there: {names}",
         loc,
-        "use more tiles or IPUs, spread the largest variables over more tiles, or split the step "
-        "with the largest live data",
+        _REMEDY,
     )
+
+
+def least_error(
+    target: Target, tile: int, needed: int, parts: Sequence[tuple[Variable, int]]
+) -> OutOfTileMemory:
+    """The error of a tile that variables alive at one step overfill: ``parts`` are these and their
+    bytes, largest first."""
+    named = [_part(v.name, size, v.loc) for v, size in parts[:_MOST]]
+    return OutOfTileMemory(
+        f"tile {tile} (IPU {tile // target.tiles_per_ipu}) needs {needed:,} bytes of "
+        f"{target.bytes_per_tile:,} for variables alone that are alive at the same time. Largest "
+        f"there: {', '.join(named)}",
+        parts[0][0].loc,
+        _REMEDY,
+    )
+
+
+def _part(name: str, size: int, loc: Location) -> str:
+    where = f" ({loc.short})" if loc.known else ""
+    return f"{name} {size:,} B{where}"
 
 
 def _contributors(plan: MemoryPlan, items: Items, tile: int) -> tuple[str, Location]:
@@ -79,8 +104,7 @@ def _contributors(plan: MemoryPlan, items: Items, tile: int) -> tuple[str, Locat
     parts: list[str] = []
     for e in order.tolist():
         i = int(items.item[e])
-        where = f" ({items.locs[i].short})" if items.locs[i].known else ""
-        parts.append(f"{items.names[i]} {int(items.nbytes[e]):,} B{where}")
+        parts.append(_part(items.names[i], int(items.nbytes[e]), items.locs[i]))
     for what, amount in (("code", plan.code), ("vertex state", plan.state)):
         if amount[tile]:
             parts.append(f"{what} {int(amount[tile]):,} B")

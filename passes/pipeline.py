@@ -13,7 +13,8 @@ from poplar_py.passes.registry import Pass, make_pass
 
 __all__ = ["ORDER", "PIPELINES", "parse_pipeline", "pipeline_text"]
 
-_BACK_END = ("place", "lower", "map-tiles", "plan-exchange", "liveness", "plan-memory")
+_TILES = ("map-tiles", "check-memory", "plan-exchange", "liveness", "plan-memory")
+_BACK_END = ("place", "lower", *_TILES)
 
 PIPELINES: dict[str, tuple[str, ...]] = {
     "@default": ("infer-shapes", "simplify", "fuse", *_BACK_END),
@@ -33,7 +34,9 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("infer-shapes", "lower", "lowering needs static shapes"),
     ("place", "lower", "lowering puts tensors on the tiles of the chosen IPUs"),
     ("lower", "map-tiles", "there are no variables before lowering"),
+    ("map-tiles", "check-memory", "how full a tile is depends on where things are"),
     ("map-tiles", "plan-exchange", "what moves depends on where things are"),
+    ("check-memory", "plan-exchange", "the exchange of what never fits takes long to plan"),
     ("plan-exchange", "liveness", "receive buffers live too"),
     ("liveness", "plan-memory", "memory is shared by what is not alive together"),
 )

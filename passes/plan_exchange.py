@@ -40,9 +40,10 @@ from poplar_py.passes.exchange_traffic import (
     read_traffic,
     write_traffic,
 )
+from poplar_py.passes.liveness import known_of
 from poplar_py.passes.registry import Pass, register
-from poplar_py.passes.steps import StepTree, build_steps, edge_fields, used_compute_sets
-from poplar_py.passes.tile_module import Places, TileModule, align_up, find_places, tile_align
+from poplar_py.passes.steps import StepTree, edge_fields, used_compute_sets
+from poplar_py.passes.tile_module import Places, TileModule, align_up, tile_align
 from poplar_py.poplar.arrays import (
     I8,
     Bools,
@@ -100,11 +101,10 @@ class PlanExchange(Pass):
     after = ("map-tiles",)
 
     def run(self, module: TileModule, ctx: PassContext) -> bool:
-        graph = module.graph
-        places = find_places(graph.variables, graph.atlas(), graph.target.num_tiles)
-        tree = build_steps(graph.variables, module.programs, graph.host_writes, graph.host_reads)
+        known = known_of(module)
+        places, tree = known.places, known.tree
         used = used_compute_sets(tree)
-        per_ipu = graph.target.tiles_per_ipu
+        per_ipu = module.graph.target.tiles_per_ipu
         sets = {cs.id: plan_compute_set(places, group_fields(cs), per_ipu) for cs in used}
         module.results[self.name] = ExchangePlan(places, tree, used, sets)
         return True

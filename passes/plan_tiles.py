@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from poplar_py.passes.check_memory import CheckMemory
 from poplar_py.passes.context import PassContext
 from poplar_py.passes.liveness import FindLiveness, Liveness
 from poplar_py.passes.map_tiles import MapTiles
@@ -42,6 +43,8 @@ def plan_tiles(module: TileModule, *, allow_out_of_memory: bool = False) -> Tile
         FindLiveness(),
         PlanMemory(allow_out_of_memory),
     ]
+    if not allow_out_of_memory and "plan-exchange" not in module.results:
+        steps.insert(1, CheckMemory())
     for step in steps:
         if step.name not in module.results:
             step.run(module, ctx)

@@ -31,6 +31,7 @@ PASS_MODULES: dict[str, str] = {
     "place": "poplar_py.passes.place",
     "lower": "poplar_py.passes.lower",
     "map-tiles": "poplar_py.passes.map_tiles",
+    "check-memory": "poplar_py.passes.check_memory",
     "plan-exchange": "poplar_py.passes.plan_exchange",
     "liveness": "poplar_py.passes.liveness",
     "plan-memory": "poplar_py.passes.plan_memory",

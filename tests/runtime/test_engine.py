@@ -133,7 +133,7 @@ def test_out_of_memory_names_tile_and_variables() -> None:
     with pytest.raises(OutOfTileMemory, match="tile 3") as found:
         build_executable(g, [prog])
     assert "big" in str(found.value)
-    assert found.value.plan.total[3] > 624 * 1024  # type: ignore[attr-defined]
+    assert found.value.least[3] > 624 * 1024  # type: ignore[attr-defined]
 
 
 def test_dead_variables_share_memory() -> None:
