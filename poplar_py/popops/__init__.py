@@ -6,7 +6,7 @@ new tensor unless it says in place.
 
 from __future__ import annotations
 
-from poplar_py.popops import cycles
+from poplar_py.popops import cycles, rearrange
 from poplar_py.popops.arithmetic import (
     abs,
     acos,
@@ -437,6 +437,7 @@ __all__ = [
     "pow",
     "pow_in_place",
     "pow_with_output",
+    "rearrange",
     "reciprocal",
     "reduce",
     "reduce_many",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from poplar_py.poputil import graphfn
+from poplar_py.poputil.grouping import detect_dim_groupings, detect_innermost_grouping
 from poplar_py.poputil.partition import create_partitionable_tensor
 from poplar_py.poputil.splits import (
     dim_is_split_over_ipus,
@@ -33,6 +34,8 @@ __all__ = [
     "copy_to_ipu",
     "create_broadcast_operand",
     "create_partitionable_tensor",
+    "detect_dim_groupings",
+    "detect_innermost_grouping",
     "dim_is_split_over_ipus",
     "dim_is_split_over_tiles",
     "duplicate",

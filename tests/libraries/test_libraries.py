@@ -20,10 +20,11 @@ CASE_FILES = {
     "popops": (
         "popops_elementwise_cases", "popops_index_cases", "popops_tensor_cases",
     ),
+    "popops.rearrange": ("popops_rearrange_cases",),
     "poplin": ("poplin_cases",),
     "popnn": ("popnn_cases",),
     "poprand": ("poprand_cases",),
-    "poputil": ("poputil_cases",),
+    "poputil": ("poputil_cases", "poputil_grouping_cases"),
 }  # fmt: skip
 
 
