@@ -14,6 +14,7 @@ from poplar_py.executable.emit import Emitter
 from poplar_py.executable.executable import Executable, Initial, Region, Stream
 from poplar_py.executable.groups import GroupBuilder
 from poplar_py.executable.layout import Layout, span
+from poplar_py.executable.sums import find_sums
 from poplar_py.passes.context import PassContext
 from poplar_py.passes.map_tiles import MapTiles
 from poplar_py.passes.plan_memory import LINE
@@ -76,7 +77,8 @@ class _Build:
 
     def run(self) -> Executable:
         self.code = Code()
-        groups = GroupBuilder(self.plan, self.layout, self.wide, self.options.faithful_tables)
+        sums = find_sums(self.plan, self.layout, self.graph.variables)
+        groups = GroupBuilder(self.plan, self.layout, self.wide, self.options.faithful_tables, sums)
         out = Emitter(
             self.graph, self.plan, self.layout, self.code, groups, self.regions, self.first_region
         )

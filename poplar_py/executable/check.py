@@ -115,6 +115,10 @@ def _check_table(exe: Executable, t: Table) -> None:
     _need(
         len(t.cost) == n and bool((t.cost >= 0).all()), f"costs of a table of {kernel} are damaged"
     )
+    if t.together is not None:
+        fits = len(t.together) == n and bool((np.diff(t.together) >= 0).all())
+        _need(fits, f"the order of a table of {kernel} is damaged")
+    _need(-1 <= t.stands_for < len(exe.tables), f"a table of {kernel} is damaged")
     _need(len(t.patch_at) == len(t.patch_to), f"a table of {kernel} is damaged")
     kind, _, what = kernel.partition(":")
     if kind == "copy":

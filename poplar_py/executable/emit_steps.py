@@ -44,7 +44,11 @@ def step_execute(e: Emitter, s: Step, p: prg.Execute) -> None:
         c.barrier()
     _around(e, cs.id, "fetch", tables.fetch, tables.all_fetch)
     for number in tables.vertices:
-        c.emit(Op.CALL, number, 0, 0 if p.predicate is None else 1)
+        consensus = 0 if p.predicate is None else 1
+        other = tables.instead.get(number)
+        if other is not None:
+            c.emit(Op.CALL, other, 0, consensus, mode=DEFAULT_MODE)
+        c.emit(Op.CALL, number, 0, consensus, mode=ALL_MODES if other is None else FAITHFUL_MODE)
     c.barrier()
     _around(e, cs.id, "store", tables.store, tables.all_store)
     if p.predicate is not None:

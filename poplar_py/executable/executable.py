@@ -31,7 +31,9 @@ class Table:
     ``kernel``: ``copy:NAME`` (see program_copy) or ``vertex:K`` (codelet K). ``words``, ``ptr``:
     the rows. ``order``, ``cost`` int64[n]: how rows are dealt to threads. ``patch_at``,
     ``patch_to``: words that differ with faithful exchange. ``tiles`` int32[n] and ``group`` say
-    what a row is, for messages.
+    what a row is, for messages. ``together`` int32[n], by place in ``order.split`` and ascending:
+    rows of one number run on one thread. ``stands_for``: the table whose vertices these are once
+    more, in the form the host runs by default.
     """
 
     kernel: str
@@ -45,6 +47,8 @@ class Table:
     group: str = ""
     locs: list[Location] = field(default_factory=list[Location])
     loc_of: NDArray[np.int32] | None = None
+    together: NDArray[np.int32] | None = None
+    stands_for: int = -1
 
     @property
     def rows(self) -> int:
@@ -197,7 +201,9 @@ class Executable:
     @property
     def vertices(self) -> int:
         """Vertices of all compute sets."""
-        return sum(t.rows for t in self.tables if t.kernel.startswith("vertex:"))
+        return sum(
+            t.rows for t in self.tables if t.kernel.startswith("vertex:") and t.stands_for < 0
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a `.pexe` file; it appears whole or not at all. Raises FileError."""

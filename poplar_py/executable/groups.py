@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from poplar_py.codelets.rows import row_layout
 from poplar_py.executable.executable import Initial, Table
 from poplar_py.executable.layout import Layout, copy_records
 from poplar_py.executable.records import Records
+from poplar_py.executable.sums import Sums
 from poplar_py.executable.tables import (
     FieldWords,
     fill_rows,
@@ -30,13 +32,14 @@ MAX_COST = (1 << 31) - 1
 class SetTables:
     """Tables of a compute set: numbers of the vertex tables, and the copies around them. ``fetch``,
     ``store``: what the host needs when it reads in place; ``all_fetch``, ``all_store``:
-    faithful."""
+    faithful. ``instead``: tables that the host runs for some of the vertex tables by default."""
 
     vertices: list[int]
     fetch: Records
     store: Records
     all_fetch: Records
     all_store: Records
+    instead: dict[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass
@@ -47,6 +50,7 @@ class GroupBuilder:
     layout: Layout
     wide: bool
     faithful: bool
+    sums: Sums = field(default_factory=Sums)
     codelets: list[Codelet] = field(default_factory=list[Codelet])
     tables: list[Table] = field(default_factory=list[Table])
     initial: list[Initial] = field(default_factory=list[Initial])
@@ -66,11 +70,16 @@ class GroupBuilder:
         block = self.layout.block_addr.get(cs.id)
         item_addr = plan.item_at if block is None else plan.item_at + block[plan.item_tile]
         numbers: list[int] = []
+        instead: dict[int, int] = {}
         for k, g in enumerate(cs.groups):
             if g.n == 0:
                 continue
             self.tables.append(self._group(cs, k, g, plan.groups[k], item_addr, cost[k]))
             numbers.append(len(self.tables) - 1)
+            other = self._other_form(cs, k, numbers[-1], g, plan.groups[k])
+            if other is not None:
+                self.tables.append(other)
+                instead[numbers[-1]] = len(self.tables) - 1
         fetch = self._copies(plan.fetch, item_addr, plan.item_used, to_item=True)
         store = self._copies(plan.store, item_addr, plan.item_used, to_item=False)
         every = np.ones(len(plan.item_used), np.bool_)
@@ -79,7 +88,7 @@ class GroupBuilder:
             all_store = self._copies(plan.store, item_addr, every, to_item=False)
         else:
             all_fetch, all_store = fetch, store
-        return SetTables(numbers, fetch, store, all_fetch, all_store)
+        return SetTables(numbers, fetch, store, all_fetch, all_store, instead)
 
     def _copies(self, p: Pieces, item_addr: Ints, wanted: Bools, *, to_item: bool) -> Records:
         pick = np.flatnonzero(wanted[p.item]) if len(p.item) else np.zeros(0, I8)
@@ -100,19 +109,13 @@ class GroupBuilder:
         layout = row_layout(g.codelet.fields, self.wide)
         edges: dict[str, FieldWords] = {}
         buffered: dict[str, Ints] = {}
-        names = [f.name for f in g.codelet.fields if f.kind != "state"]
-        for name, plan in zip(names, fields, strict=True):
+        for name, plan in zip(_edge_names(g), fields, strict=True):
             default, faithful = _addresses(self.layout, plan, item_addr)
             edges[name] = FieldWords(default, plan.size, g.edges[name].vptr)
             buffered[name] = faithful
         self._stored(cs, number, g, edges)
-        literals = {
-            f.name: g.state[f.name]
-            for f in g.codelet.fields
-            if f.literal and f.name in g.state and not isinstance(g.state[f.name], StateVectors)
-        }
         even = layout.variable and g.codelet.looks_ahead
-        rows = fill_rows(layout, g.n, edges, literals, even=even)  # type: ignore[arg-type]
+        rows = fill_rows(layout, g.n, edges, _literals(g), even=even)
         at: list[Ints] = []
         to: list[Ints] = []
         for name, faithful in buffered.items():
@@ -131,6 +134,42 @@ class GroupBuilder:
             group=cs.name,
             locs=g.locs or [g.loc],
             loc_of=g.loc_index if g.locs else None,
+        )
+
+    def _other_form(
+        self, cs: ComputeSet, k: int, number: int, g: VertexGroup, fields: list[FieldPlan]
+    ) -> Table | None:
+        """The table that adds sums where they lie (see `sums`) in the place of table ``number``."""
+        adding = self.sums.adding.get(cs.id, {}).get(k)
+        left = self.sums.left.get(cs.id, {}).get(k)
+        if adding is None and left is None:
+            return None
+        block = self.layout.block_addr.get(cs.id)
+        plan = self.plan.exchange[cs.id]
+        item_addr = plan.item_at if block is None else plan.item_at + block[plan.item_tile]
+        edges: dict[str, FieldWords] = {}
+        for name, f in zip(_edge_names(g), fields, strict=True):
+            address, _ = _addresses(self.layout, f, item_addr)
+            edges[name] = FieldWords(address, f.size, g.edges[name].vptr)
+        planned, codelet = self.tables[number], g.codelet
+        if adding is not None:
+            codelet, edges["res"] = adding.codelet, adding.res
+            edges["out"] = replace(edges["out"], address=adding.out)
+        else:
+            assert left is not None
+            edges["part"] = left
+        layout = row_layout(codelet.fields, self.wide)
+        rows = fill_rows(layout, g.n, edges, _literals(g), even=codelet.looks_ahead)
+        none = np.zeros(0, I8)
+        return replace(
+            planned,
+            kernel=f"vertex:{self.codelet(codelet)}",
+            words=rows.words,
+            ptr=rows.ptr,
+            patch_at=none,
+            patch_to=none,
+            together=None if adding is None else adding.together,
+            stands_for=number,
         )
 
     def _stored(
@@ -158,6 +197,19 @@ class GroupBuilder:
             edges[name] = FieldWords(at + stored.at[name], stored.size[name])
         if stored.image.any():
             self.initial.append(Initial(f"state of {cs.name}", stored.image, at, stored.nbytes))
+
+
+def _edge_names(g: VertexGroup) -> list[str]:
+    return [f.name for f in g.codelet.fields if f.kind != "state"]
+
+
+def _literals(g: VertexGroup) -> dict[str, Any]:
+    """State that stands in the rows."""
+    return {
+        f.name: g.state[f.name]
+        for f in g.codelet.fields
+        if f.literal and f.name in g.state and not isinstance(g.state[f.name], StateVectors)
+    }
 
 
 def _addresses(layout: Layout, plan: FieldPlan, item_addr: Ints) -> tuple[Ints, Ints]:

@@ -209,6 +209,7 @@ class Reader:
         patch_at, patch_to = (self.parts(n, patch, np.int64) for n in ("patch_at", "patch_to"))
         tiles = self.parts("tiles", self.array("tiles_ptr", np.int64), np.int32)
         of = self.parts("loc_of", self.array("loc_of_ptr", np.int64), np.int32)
+        together = self.parts("together", self.array("together_ptr", np.int64), np.int32)
         out: list[Table] = []
         for k, kernel in enumerate(head["kernels"]):
             out.append(
@@ -224,6 +225,8 @@ class Reader:
                     str(head["groups"][k]),
                     [self.place(p) for p in head["locs"][k]],
                     of[k] if len(of[k]) else None,
+                    together[k] if len(together[k]) else None,
+                    _int(head["stands_for"][k]),
                 )
             )
         return out

@@ -99,7 +99,10 @@ def _write_tables(exe: Executable, arrays: Arrays) -> None:
     arrays["tiles"], arrays["tiles_ptr"] = _ragged(tiles, np.dtype(np.int32))
     of = [none if x.loc_of is None else x.loc_of for x in t]
     arrays["loc_of"], arrays["loc_of_ptr"] = _ragged(of, np.dtype(np.int32))
+    together = [none if x.together is None else x.together for x in t]
+    arrays["together"], arrays["together_ptr"] = _ragged(together, np.dtype(np.int32))
     table = {
+        "stands_for": [x.stands_for for x in t],
         "kernels": [x.kernel for x in t],
         "groups": [x.group for x in t],
         "locs": [[_place(p) for p in x.locs] for x in t],

@@ -180,8 +180,11 @@ def find_order(order: Ints | None, n: int) -> Order:
     return Order(split.astype(np.int32), rank)
 
 
-def split_threads(order: Order, cost: Ints, threads: int) -> list[Ints]:
-    """Vertices of every thread, in the order it runs them; threads get nearly equal cost."""
+def split_threads(
+    order: Order, cost: Ints, threads: int, together: NDArray[np.int32] | None = None
+) -> list[Ints]:
+    """Vertices of every thread, in the order it runs them; threads get nearly equal cost.
+    ``together``: see Table."""
     n = len(order.split)
     if threads == 1:
         return [np.argsort(order.rank, kind="stable")]
@@ -189,6 +192,12 @@ def split_threads(order: Order, cost: Ints, threads: int) -> list[Ints]:
     middle = total - cost[order.split] / 2
     share = np.arange(1, threads) / threads
     cuts = np.searchsorted(middle, (total[-1] if n else 0) * share)
+    if together is not None and n:  # to the nearer end of what stays together
+        low = np.searchsorted(together, together[np.minimum(cuts, n - 1)], "left")
+        high = np.searchsorted(together, together[np.minimum(cuts, n - 1)], "right")
+        whole = np.append(0, total)
+        goal = total[-1] * share
+        cuts = np.where(goal - whole[low] <= whole[high] - goal, low, high)
     out: list[Ints] = []
     for part in np.split(order.split, cuts):
         out.append(part[np.argsort(order.rank[part], kind="stable")].astype(I8))

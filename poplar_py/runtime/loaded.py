@@ -136,7 +136,7 @@ def split_table(t: Table, team: int, *, faithful: bool, alone: bool = False) -> 
     if t.rows == 0:
         return [ThreadRows(words[:0], np.zeros(0, I8)) for _ in range(team)]
     out: list[ThreadRows] = []
-    shares = split_threads(t.order, t.cost, 1 if alone else team)
+    shares = split_threads(t.order, t.cost, 1 if alone else team, t.together)
     shares += [np.zeros(0, I8)] * (team - len(shares))
     for vertices in shares:
         rows = np.asarray(vertices, I8)
