@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from poplar_py.codegen.emit_core import Emitter, const_text, llvm_type
 from poplar_py.codelets.codelet_ir import Ty
-from poplar_py.types import DTYPES, DType, bool_
+from poplar_py.types import DTYPES, DType, bool_, f64
 
-__all__ = ["Lanes", "poly", "select"]
+__all__ = ["Lanes", "poly", "power_of_two", "select"]
 
 Number = int | float
 
@@ -165,6 +165,11 @@ def select(cond: Lanes, a: Lanes, b: Lanes) -> Lanes:
     mask, text = llvm_type(cond.ty), llvm_type(a.ty)
     line = f"select {mask} {cond.text}, {text} {a.text}, {text} {b.text}"
     return Lanes(a.e, a.e.op(line), a.ty)
+
+
+def power_of_two(n: Lanes) -> Lanes:
+    """2^n for i64 n in -1022..1023, as f64."""
+    return ((n + 1023) << 52).bits(f64)
 
 
 def poly(x: Lanes, coefficients: tuple[float, ...], fused: bool = True) -> Lanes:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 
 from poplar_py.codegen.arc_f64 import acos, asin, atan, atan2
-from poplar_py.codegen.lanes import Lanes, poly, select
+from poplar_py.codegen.lanes import Lanes, poly, power_of_two, select
 from poplar_py.codegen.pairs import (
     Pair,
     choose,
@@ -70,16 +70,11 @@ _ERFC = (
 # ---------------------------------------------------------------- powers
 
 
-def _power_of_two(n: Lanes) -> Lanes:
-    """2^n for i64 n in -1022..1023."""
-    return ((n + 1023) << 52).bits(f64)
-
-
 def _scale(value: Lanes, n: Lanes) -> Lanes:
     """value * 2^n for n in -2100..2046, in three steps: overflow and subnormals come out right."""
     third = n >> 2
-    step = _power_of_two(third)
-    return value * step * step * step * _power_of_two(n - third - third - third)
+    step = power_of_two(third)
+    return value * step * step * step * power_of_two(n - third - third - third)
 
 
 def _exp_parts(x: Pair) -> tuple[Lanes, Pair]:
@@ -133,7 +128,7 @@ def exp2(x: Lanes) -> Lanes:
 def _expm1_pair(x: Lanes) -> Pair:
     """e^x - 1 for -40 < x < 709."""
     n, p = _exp_parts(Pair.of(x))
-    power = _power_of_two(n)
+    power = power_of_two(n)
     whole = two_sum(power, x.const(-1.0))
     return choose(n.equals(0), p, whole + Pair(p.hi * power, p.lo * power))
 
@@ -147,7 +142,7 @@ def expm1(x: Lanes) -> Lanes:
 def sigmoid(x: Lanes) -> Lanes:
     """1 / (1 + e^-x); below 0 as e^x / (1 + e^x)."""
     n, m = _exp_pair(Pair.of(_clamped(-x.abs(), -700.0, 0.0)))
-    power = _power_of_two(n)
+    power = power_of_two(n)
     t = Pair(m.hi * power, m.lo * power)
     one = Pair.of(x.const(1.0))
     value = (choose(x < 0.0, t, one) / (one + t)).value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from poplar_py.codegen.lanes import Lanes, poly, select
+from poplar_py.codegen.lanes import Lanes, poly, power_of_two, select
 from poplar_py.types import f64, i64
 
 __all__ = ["BINARY", "UNARY"]
@@ -83,18 +83,13 @@ _TWO_POWERS = tuple(
 )
 
 
-def _power_of_two(n: Lanes) -> Lanes:
-    """2^n for i64 n in -1022..1023, as f64."""
-    return ((n + 1023) << 52).bits(f64)
-
-
 def exp(x: Lanes) -> Lanes:
     """e^x for results within f32's range (clamped just outside it)."""
     x = x.at_most(200.0).at_least(-200.0)
     n = (x * math.log2(math.e)).round()
     r = (x - n * _LN2_HIGH) - n * _LN2_LOW
     p = poly(r, _EXP, fused=False) * (r * r) + r
-    return (p + 1.0) * _power_of_two(n.to_int(i64))
+    return (p + 1.0) * power_of_two(n.to_int(i64))
 
 
 def log(x: Lanes) -> Lanes:

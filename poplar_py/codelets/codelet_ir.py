@@ -197,3 +197,8 @@ def walk_stmts(body: list[Stmt]) -> Iterator[Stmt]:
             yield from walk_stmts(stmt.body)
         if stmt.orelse:
             yield from walk_stmts(stmt.orelse)
+
+
+def assigned_names(body: list[Stmt]) -> set[str]:
+    """Locals that statements assign, loop variables included."""
+    return {str(s.attr[0]) for s in walk_stmts(body) if s.op in ("assign", "for")}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from poplar_py.codelets.codelet import Codelet
-from poplar_py.codelets.codelet_ir import I32, CodeletIR, Expr, Stmt, Ty, walk_stmts
+from poplar_py.codelets.codelet_ir import I32, CodeletIR, Expr, Stmt, Ty, assigned_names
 from poplar_py.codelets.depth import deep
 from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
 from poplar_py.types import DTYPES
@@ -168,10 +168,10 @@ class _Walk:
         """The rounds: what they assign is not known when one begins."""
         self.arrays.clear()
         self.in_loop = True
-        for name in _assigned(loop.body):
+        for name in assigned_names(loop.body):
             self.env.pop(name, None)
         self.env[str(loop.attr[0])] = _Value(slope=_ONE)
-        _require(str(loop.attr[0]) not in _assigned(loop.body))
+        _require(str(loop.attr[0]) not in assigned_names(loop.body))
         self.block(loop.body)
 
     def result(self, upper: Expr, needs: frozenset[str], step: int) -> Concat:
@@ -225,7 +225,7 @@ class _Walk:
         """A loop inside a round: what it changes must move on with r as before."""
         for a in s.args:
             self.use(a)
-        names = _assigned(s.body)
+        names = assigned_names(s.body)
         before = {n: v if n not in names else _data(v) for n, v in self.env.items()}
         self.env = {**before, str(s.attr[0]): _Value()}
         self.block(s.body)
@@ -348,10 +348,6 @@ def _met(a: _Value, b: _Value) -> _Value:
         return a
     _require(a.slope == b.slope and a.ref == b.ref)
     return _Value(a.slope, None, a.needs | b.needs, a.ref)
-
-
-def _assigned(body: list[Stmt]) -> set[str]:
-    return {str(s.attr[0]) for s in walk_stmts(body) if s.op in ("assign", "for")}
 
 
 def _require(condition: bool) -> None:

@@ -20,7 +20,8 @@ _MAGIC = b"poplar_py cache 1\n"
 
 
 def cache_folder() -> Path:
-    """Where compiled objects and lowered codelets are kept."""
+    """Where compiled objects and lowered codelets are kept: $POPLAR_PY_CACHE_DIR, else the user's
+    cache folder."""
     chosen = os.environ.get("POPLAR_PY_CACHE_DIR")
     if chosen:
         return Path(chosen)

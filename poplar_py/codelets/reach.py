@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from poplar_py.codelets.codelet_ir import I32, CodeletIR, Expr, Stmt, Ty, walk_stmts
+from poplar_py.codelets.codelet_ir import I32, CodeletIR, Expr, Stmt, Ty, assigned_names, walk_stmts
 from poplar_py.codelets.depth import deep
 from poplar_py.codelets.intervals import (
     ANY,
@@ -172,7 +172,7 @@ class _Walk:
         index, rounds = total_rounds(start, stop, step)
         index = in_type(index, I32)
         outer, active, recording, before = self.env, self.active, self.recording, self.rounds
-        changed = sorted(_assigned(s.body) & outer.keys())
+        changed = sorted(assigned_names(s.body) & outer.keys())
         self.rounds = bounded_product(before, np.maximum(rounds, 1))
         self.active = np.logical_and(active, rounds > 0)
         if self.recording:
@@ -346,10 +346,6 @@ def _met(a: Interval | _Ref, b: Interval | _Ref) -> Interval | _Ref:
             raise _Unknown
         return a
     return join(a, b)
-
-
-def _assigned(body: list[Stmt]) -> set[str]:
-    return {str(s.attr[0]) for s in walk_stmts(body) if s.op in ("assign", "for")}
 
 
 _SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}

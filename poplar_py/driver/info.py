@@ -6,20 +6,11 @@ import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
+from poplar_py.codelets.diskcache import cache_folder
 from poplar_py.target import SYSTEMS
 
 __all__ = ["cache_folder", "information"]
-
-
-def cache_folder() -> Path:
-    """Where compiled objects are kept: $POPLAR_PY_CACHE_DIR, else the user's cache folder."""
-    given = os.environ.get("POPLAR_PY_CACHE_DIR")
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "poplar_py"
 
 
 def _version(package: str) -> str:

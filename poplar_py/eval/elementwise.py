@@ -14,7 +14,7 @@ from poplar_py.ir.core import Op
 from poplar_py.ops import elementwise as ops
 from poplar_py.types import DType, bool_
 
-__all__ = ["cast_array", "erf"]
+__all__ = ["cast_array", "erf", "sigmoid"]
 
 Unary = Callable[[Array], Array]
 Binary = Callable[[Array, Array], Array]
@@ -26,7 +26,8 @@ def erf(x: Array) -> Array:
     return np.asarray(wide, dtype=np.float64).astype(x.dtype)
 
 
-def _sigmoid(x: Array) -> Array:
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^-x)."""
     one = x.dtype.type(1)
     return one / (one + np.exp(-x))
 
@@ -61,7 +62,7 @@ _UNARY: dict[type[Op], Unary] = {
     ops.Acosh: np.arccosh,
     ops.Atanh: np.arctanh,
     ops.Erf: erf,
-    ops.Sigmoid: _sigmoid,
+    ops.Sigmoid: sigmoid,
     ops.Floor: np.floor,
     ops.Ceil: np.ceil,
     ops.Round: np.rint,

@@ -6,15 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from poplar_py.eval.elementwise import sigmoid
 from poplar_py.eval.registry import Array, meaning, narrow, widen
 from poplar_py.ops import nn as ops
 
 __all__: list[str] = []
-
-
-def _sigmoid(x: Array) -> Array:
-    one = x.dtype.type(1)
-    return one / (one + np.exp(-x))
 
 
 def _steps(count: int, reverse: bool) -> list[int]:
@@ -32,8 +28,8 @@ def lstm(
     y = np.empty((x.shape[0], *h.shape), h.dtype)
     for t in _steps(x.shape[0], op.reverse):
         i, o, f, n = np.split(base[t] + h @ wr.T, 4, 1)
-        c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(n)
-        h = _sigmoid(o) * np.tanh(c)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(n)
+        h = sigmoid(o) * np.tanh(c)
         y[t] = h
     return narrow(y, x), narrow(h, x), narrow(c, x)
 
@@ -51,7 +47,7 @@ def gru(
     h = widen(h0)
     y = np.empty((x.shape[0], *h.shape), h.dtype)
     for t in _steps(x.shape[0], op.reverse):
-        gates = _sigmoid(base[t][:, : 2 * size] + h @ wr[: 2 * size].T + shift[: 2 * size])
+        gates = sigmoid(base[t][:, : 2 * size] + h @ wr[: 2 * size].T + shift[: 2 * size])
         z, reset = gates[:, :size], gates[:, size:]
         if op.linear_before_reset:
             inner = reset * (h @ wr[2 * size :].T + shift[2 * size :])
@@ -70,7 +66,7 @@ def _relu(x: Array) -> Array:
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "relu": _relu,
-    "sigmoid": _sigmoid,
+    "sigmoid": sigmoid,
 }
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poplar_py.codegen.program_words import Op
 from poplar_py.executable.code import Code
 from poplar_py.executable.emit import Emitter
-from poplar_py.executable.executable import Executable, Initial, Region, Stream
+from poplar_py.executable.executable import Executable, Initial, Region, Stream, find_region
 from poplar_py.executable.groups import GroupBuilder
 from poplar_py.executable.layout import Layout, span
 from poplar_py.executable.sums import find_sums
@@ -116,21 +116,20 @@ class _Build:
             items=self.plan.items,
             host_writes=writes,
             host_reads=reads,
-            remote_buffers={h: self.region_of("remote", h) for h in self.graph.remote_buffers},
+            remote_buffers={
+                h: find_region(self.regions, "remote", h) for h in self.graph.remote_buffers
+            },
             arena_bytes=out.arena_end,
             wide=self.wide,
             remote_rows={h: b.repeats for h, b in self.graph.remote_buffers.items()},
             metadata={"graph": graph_counts(self.graph)},
         )
 
-    def region_of(self, kind: str, name: str) -> int:
-        return next(i for i, r in enumerate(self.regions) if r.kind == kind and r.name == name)
-
     def streams(self) -> dict[str, Stream]:
         out: dict[str, Stream] = {}
         for handle, s in self.graph.streams.items():
             kind = "stream_out" if s.to_host else "stream_in"
-            region = self.region_of(kind, handle)
+            region = find_region(self.regions, kind, handle)
             out[handle] = Stream(handle, region, s.to_host, s.mode == "broadcast")
         return out
 
@@ -145,7 +144,7 @@ class _Build:
             ("host_out", self.graph.host_reads, reads),
         ):
             for handle, tensor in table.items():
-                region = found[handle] = self.region_of(kind, handle)
+                region = found[handle] = find_region(self.regions, kind, handle)
                 entries[f"{kind}:{handle}"] = self.code.here()
                 host = span(self.regions[region].offset, self.regions[region].nbytes)
                 tiles = self.layout.tensor(tensor)

@@ -16,6 +16,7 @@ from poplar_py.executable.executable import (
     Region,
     StepInfo,
     Table,
+    find_region,
 )
 from poplar_py.executable.forward import find_forwards
 from poplar_py.executable.groups import GroupBuilder, SetTables
@@ -92,7 +93,7 @@ class Emitter:
 
     def find_region(self, kind: str, name: str) -> int:
         """Number of the region of a stream or remote buffer."""
-        return next(i for i, r in enumerate(self.regions) if r.kind == kind and r.name == name)
+        return find_region(self.regions, kind, name)
 
     def records(self, r: Records, mode: int = ALL_MODES) -> bool:
         """Calls that carry out copy records; False when there are none."""

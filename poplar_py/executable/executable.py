@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -75,6 +76,11 @@ class Region:
     @property
     def nbytes(self) -> int:
         return self.numel * self.dtype.size
+
+
+def find_region(regions: Sequence[Region], kind: str, name: str) -> int:
+    """Number of the region of a stream, remote buffer or handle."""
+    return next(i for i, r in enumerate(regions) if r.kind == kind and r.name == name)
 
 
 @dataclass

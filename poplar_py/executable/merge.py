@@ -13,7 +13,7 @@ import numpy as np
 
 from poplar_py.codelets.concat import Concat, numbers
 from poplar_py.codelets.rows import FieldSlot, RowLayout
-from poplar_py.executable.tables import Words, gather_rows
+from poplar_py.executable.tables import Words, gather_rows, state_integers
 from poplar_py.poplar.arrays import I8, Bools, Ints, offsets_of, ragged
 
 _MOST = (1 << 31) - 1
@@ -62,7 +62,7 @@ class _Part:
         sizes: dict[str, Any] = {}
         for s in self.layout.slots:
             if s.kind == "value" and s.field.dtype.kind in "iu" and s.words == 1:
-                state[s.field.name] = _as(words[row + s.word], s)
+                state[s.field.name] = state_integers(words[row + s.word], s)
             elif s.kind in ("span", "list"):
                 sizes[s.field.name] = words[row + s.word + 1].astype(I8)
         return state, sizes
@@ -161,10 +161,3 @@ class _Part:
         np.add.at(sums, to, size)
         touched = np.unique(to)
         out[touched] = sums[touched]
-
-
-def _as(words: Words, slot: FieldSlot) -> Ints:
-    """Words of a state value as integers of its type."""
-    size = slot.field.dtype.size
-    raw = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)[:, :size]
-    return np.ascontiguousarray(raw).view(slot.field.dtype.numpy).reshape(-1).astype(I8)

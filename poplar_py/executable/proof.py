@@ -17,7 +17,7 @@ from poplar_py.codelets.codelet_ir import CodeletIR, walk_expr, walk_stmts
 from poplar_py.codelets.reach import Reach, Sizes, reach_of
 from poplar_py.codelets.rows import FieldSlot, RowLayout
 from poplar_py.executable.executable import Executable, Table
-from poplar_py.executable.tables import Words
+from poplar_py.executable.tables import Words, state_integers
 from poplar_py.poplar.arrays import I8, Bools, Ints, ragged
 
 Array = np.ndarray[Any, Any]
@@ -100,13 +100,6 @@ def _sizes(layout: RowLayout, words: Words, row: Ints) -> Sizes:
             if s.kind == "list" and s.entry_words == 2:
                 inner[name] = _inner(s, words, row, count[name])
     return Sizes(len(row), state, count, inner)
-
-
-def state_integers(words: Words, slot: FieldSlot) -> Ints:
-    """Words of a state value as integers of its type."""
-    size = slot.field.dtype.size
-    raw = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)[:, :size]
-    return np.ascontiguousarray(raw).view(slot.field.dtype.numpy).reshape(-1).astype(I8)
 
 
 def _entries(slot: FieldSlot, words: Words, row: Ints, count: Ints) -> tuple[Ints, Ints]:

@@ -36,6 +36,13 @@ class GroupWords:
     where: dict[str, Ints]
 
 
+def state_integers(words: Words, slot: FieldSlot) -> Ints:
+    """Words of a state value as integers of its type."""
+    size = slot.field.dtype.size
+    raw = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)[:, :size]
+    return np.ascontiguousarray(raw).view(slot.field.dtype.numpy).reshape(-1).astype(I8)
+
+
 def fill_rows(
     layout: RowLayout,
     n: int,

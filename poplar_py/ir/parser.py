@@ -208,14 +208,13 @@ class _Reader(Transformer[Token, Any]):
     def parameter(self, c: list[Token]) -> tuple[Token, TensorType]:
         return (c[0], self._at(c[1], parse_type))
 
+    output = parameter
+
     def parameters(self, c: list[Any]) -> list[Any]:
         return c
 
     results = parameters
     outputs = parameters
-
-    def output(self, c: list[Token]) -> tuple[Token, TensorType]:
-        return (c[0], self._at(c[1], parse_type))
 
     def _inputs(self, parameters: list[tuple[Token, TensorType]] | None) -> list[Value]:
         values: list[Value] = []

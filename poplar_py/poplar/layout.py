@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from poplar_py.poplar.arrays import I8, as_ints, coalesce, cut, sort_order
+from poplar_py.poplar.arrays import I8, as_ints, coalesce, cut, merge_digits, sort_order
 from poplar_py.poplar.mapping import Interval
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.view_core import Digit, Dim, Runs, View
@@ -156,15 +156,7 @@ def _plain(view: Affine, dim: int) -> tuple[Digit, ...]:
     digits = view.dims[dim]
     if len(digits) == 1:
         return digits if digits[0][0] != 1 else ()
-    out: list[Digit] = []
-    for size, stride in digits:
-        if size == 1:
-            continue
-        if out and out[-1][1] == size * stride:
-            out[-1] = (out[-1][0] * size, stride)
-        else:
-            out.append((size, stride))
-    return tuple(out)
+    return tuple(merge_digits(digits))
 
 
 def _common_digits(dims: list[tuple[Digit, ...]]) -> list[Column] | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
-from poplar_py.target.figures import Figure, bytes_, count, cycles, hertz, per_cycle
+from poplar_py.target.figures import Figure, bytes_, count, cycles, figures_of, hertz, per_cycle
 
 KIB = 1024
 
@@ -52,12 +52,7 @@ class Chip:
 
     def figures(self) -> dict[str, Figure]:
         """All figures by name."""
-        out: dict[str, Figure] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, Figure):
-                out[f.name] = value
-        return out
+        return figures_of(self)
 
 
 def _mac(value: int, note: str) -> Figure:

@@ -18,7 +18,11 @@ Sources (short names used in ``Figure.source``):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,12 @@ class Figure:
     def __str__(self) -> str:
         note = f", {self.note}" if self.note else ""
         return f"{self.value:g} {self.unit} ({self.source}{note})"
+
+
+def figures_of(description: DataclassInstance) -> dict[str, Figure]:
+    """The figures among the fields of a machine description, by name."""
+    values: dict[str, Any] = {f.name: getattr(description, f.name) for f in fields(description)}
+    return {name: value for name, value in values.items() if isinstance(value, Figure)}
 
 
 def count(value: int, source: str, note: str = "") -> Figure:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from poplar_py.target.chips import BOW, GC200, Chip
-from poplar_py.target.figures import Figure, bytes_, count, rate, seconds
+from poplar_py.target.figures import Figure, bytes_, count, figures_of, rate, seconds
 
 GIB = 1 << 30
 
@@ -54,12 +54,7 @@ class System:
 
     def figures(self) -> dict[str, Figure]:
         """All figures of the system by name (the chip's are in ``chip.figures()``)."""
-        out: dict[str, Figure] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, Figure):
-                out[f.name] = value
-        return out
+        return figures_of(self)
 
 
 def _system(name: str, chip: Chip, ipus: int, topology: str) -> System:

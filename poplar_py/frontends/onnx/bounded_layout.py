@@ -18,6 +18,7 @@ from poplar_py.frontends.onnx.bounded_rule import (
 )
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import Node
+from poplar_py.frontends.onnx.slice_ranges import slice_ranges
 from poplar_py.frontends.onnx.values import Bounded, Item, Val
 from poplar_py.ops.tensor import check_axis
 from poplar_py.types import i64
@@ -122,13 +123,7 @@ def _flatten(b: Builder, n: Node) -> Sequence[Item]:
 def _slice(b: Builder, n: Node) -> Sequence[Item]:
     """Other axes as they come; the counted one may be cut to its first places."""
     item = first_of(n)
-    if n.version < 10:
-        starts, ends = n.ints("starts"), n.ints("ends")
-        axes, steps = n.ints("axes", range(len(starts))), (1,) * len(starts)
-    else:
-        starts, ends = b.ints(n[1], "the starts"), b.ints(n[2], "the ends")
-        axes = b.ints(n[3], "the axes") if n.has(3) else tuple(range(len(starts)))
-        steps = b.ints(n[4], "the steps") if n.has(4) else (1,) * len(starts)
+    starts, ends, axes, steps = slice_ranges(b, n)
     count = item.count
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=False):
         if check_axis(axis, item.val.rank) != item.axis:

@@ -11,7 +11,7 @@ from poplar_py.diagnostics import InputError, ShapeError
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, imports
 from poplar_py.frontends.onnx.rules_control import counted
-from poplar_py.frontends.onnx.rules_conv import pool_window
+from poplar_py.frontends.onnx.rules_conv import mean_pool
 from poplar_py.frontends.onnx.rules_quant import centred, dequantize, lone, quantize, saturated
 from poplar_py.frontends.onnx.values import Array, Val
 from poplar_py.ops import elementwise as ew
@@ -79,18 +79,7 @@ def qlinear_average_pool(b: Builder, n: Node) -> Val:
     if n.int("channels_last"):
         raise b.refuse("channels in the last axis are not supported")
     x = _number(b, n[0], n[1], n.get(2))
-    window, extra = pool_window(n, x)
-    y = b.emit(
-        nn.AvgPool,
-        x,
-        kernel=window.kernel,
-        strides=window.strides,
-        pads=window.pads,
-        dilations=window.dilations,
-        count_include_pad=bool(n.int("count_include_pad")),
-        extra=extra,
-    )
-    return _quantised(b, y, n[3], _zero(b, n, 4, n[0]))
+    return _quantised(b, mean_pool(b, n, x), n[3], _zero(b, n, 4, n[0]))
 
 
 @imports("QLinearConcat", domain=_DOMAIN)

@@ -194,7 +194,11 @@ def _column_major(b: Builder, places: Val, dims: Sequence[int]) -> Val:
 
 @imports("AveragePool")
 def average_pool(b: Builder, n: Node) -> Val:
-    x = n[0]
+    return mean_pool(b, n, n[0])
+
+
+def mean_pool(b: Builder, n: Node, x: Val) -> Val:
+    """The pool that a node's attributes describe, over x."""
     window, extra = pool_window(n, x)
     return b.emit(
         nn.AvgPool,

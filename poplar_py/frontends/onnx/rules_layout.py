@@ -10,6 +10,7 @@ import numpy as np
 from poplar_py.diagnostics import InputError, ShapeError
 from poplar_py.frontends.onnx.builder import MAX_NUMEL, Builder
 from poplar_py.frontends.onnx.node import Node, imports
+from poplar_py.frontends.onnx.slice_ranges import slice_ranges
 from poplar_py.frontends.onnx.values import Item, Strings, Val
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import tensor
@@ -118,13 +119,7 @@ def split(b: Builder, n: Node) -> list[Val]:
 @imports("Slice")
 def slice_(b: Builder, n: Node) -> Val:
     x = n[0]
-    if n.version < 10:
-        starts, ends = n.ints("starts"), n.ints("ends")
-        axes, steps = n.ints("axes", range(len(starts))), (1,) * len(starts)
-    else:
-        starts, ends = b.ints(n[1], "the starts"), b.ints(n[2], "the ends")
-        axes = b.ints(n[3], "the axes") if n.has(3) else tuple(range(len(starts)))
-        steps = b.ints(n[4], "the steps") if n.has(4) else (1,) * len(starts)
+    starts, ends, axes, steps = slice_ranges(b, n)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise ShapeError("starts, ends, axes and steps differ in length", n.loc)
     begin, size, by = [0] * x.rank, list(x.shape), [1] * x.rank
