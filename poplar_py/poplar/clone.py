@@ -29,6 +29,7 @@ from poplar_py.types import DType
 if TYPE_CHECKING:
     from poplar_py.poplar.graph import Graph
 
+
 def clone_tensor(graph: Graph, source: Tensor, name: str, kind: DType, method: str) -> Tensor:
     """A tensor of the same shape on a new variable, every element on the same tile.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from poplar_py.poplar.errors import GraphError, InvalidTileMapping
+from poplar_py.poplar.faults import a_text, an_instance, whole_number
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.program import CycleCount, Program, Sequence
 from poplar_py.poplar.tensor import Tensor
@@ -13,14 +15,24 @@ def cycle_count(graph: Graph, program: Sequence, tile: int, name: str = "") -> T
 
     The steps become the body of one counting step; what is added later is not counted.
     """
-    out = graph.add_variable(u32, (2,), name or "cycle_count", tile)
-    body: list[Program] = list(program.steps)
-    program.steps[:] = [CycleCount(Sequence(body), out, tile, name)]
+    prog, out = _place(graph, program, tile, name, "cycle_count")
+    body: list[Program] = list(prog.steps)
+    prog.steps[:] = [CycleCount(Sequence(body), out, tile, name)]
     return out
 
 
 def cycle_stamp(graph: Graph, program: Sequence, tile: int, name: str = "") -> Tensor:
     """Append a time stamp in tile cycles: uint32[2], low word first."""
-    out = graph.add_variable(u32, (2,), name or "cycle_stamp", tile)
-    program.add(CycleCount(None, out, tile, name))
+    prog, out = _place(graph, program, tile, name, "cycle_stamp")
+    prog.add(CycleCount(None, out, tile, name))
     return out
+
+
+def _place(
+    graph: Graph, program: Sequence, tile: int, name: str, what: str
+) -> tuple[Sequence, Tensor]:
+    """The sequence, and a variable on the tile for its figure."""
+    an_instance(graph, Graph, "the graph", "give a Graph", GraphError)
+    prog = an_instance(program, Sequence, "what is counted", "give a Sequence", GraphError)
+    tile = whole_number(tile, "the tile", InvalidTileMapping)
+    return prog, graph.add_variable(u32, (2,), a_text(name, "the name") or what, tile)

@@ -31,19 +31,21 @@ from poplar_py.poplar.edge_boxes import (
     take_edges,
     view_records,
 )
-from poplar_py.poplar.errors import TensorIndexError
+from poplar_py.poplar.errors import GraphError, TensorIndexError
 from poplar_py.poplar.views import Affine
 from poplar_py.poplar.where import caller
 from poplar_py.types import DType
 
 if TYPE_CHECKING:
+    from poplar_py.poplar.graph import Graph
     from poplar_py.poplar.tensor import Tensor
 
 
 class Edges:
-    """See the module. ``dtype`` is the element type of the tensor they were taken from."""
+    """See the module. ``dtype`` is the element type of the tensor they were taken from, ``graph``
+    its graph; None where they were made of bare addresses."""
 
-    __slots__ = ("count", "dtype", "eptr", "length", "rank", "start", "stride", "vptr")
+    __slots__ = ("count", "dtype", "eptr", "graph", "length", "rank", "start", "stride", "vptr")
 
     def __init__(
         self,
@@ -52,19 +54,21 @@ class Edges:
         eptr: Ints,
         records: Records,
         dtype: DType | None = None,
+        graph: Graph | None = None,
     ) -> None:
         self.rank = rank
         self.vptr = vptr
         self.eptr = eptr
         self.start, self.length, self.count, self.stride = records
         self.dtype = dtype
+        self.graph = graph
 
     # ------------------------------------------------------------------ constructors
     @staticmethod
     def whole(tensor: Tensor, n: int, rank: int = 1) -> Edges:
         """Every one of ``n`` vertices gets the whole tensor, flattened."""
         found = view_records(tensor.view)
-        once = Edges(rank, None, as_ints([0, len(found[0])]), found, tensor.dtype)
+        once = Edges(rank, None, as_ints([0, len(found[0])]), found, tensor.dtype, tensor.graph)
         return once if n == 1 else once.take(np.zeros(n, I8))
 
     @staticmethod
@@ -89,7 +93,7 @@ class Edges:
                 caller(),
             )
         eptr, records = box_records(tensor.view, a, b)
-        return Edges(1, None, eptr, records, tensor.dtype)
+        return Edges(1, None, eptr, records, tensor.dtype, tensor.graph)
 
     @staticmethod
     def elements(tensor: Tensor, index: npt.ArrayLike, rank: int = 0) -> Edges:
@@ -103,7 +107,7 @@ class Edges:
             )
         one = np.ones(n, I8)
         records = (element_addresses(tensor.view, idx), one, one, np.zeros(n, I8))
-        return Edges(rank, None, np.arange(n + 1, dtype=I8), records, tensor.dtype)
+        return Edges(rank, None, np.arange(n + 1, dtype=I8), records, tensor.dtype, tensor.graph)
 
     @staticmethod
     def flat(tensor: Tensor, begin: npt.ArrayLike, end: npt.ArrayLike) -> Edges:
@@ -119,11 +123,11 @@ class Edges:
         view = tensor.view
         if isinstance(view, Affine) and tensor.is_contiguous():
             records = (as_ints(b + view.offset), e - b, np.ones(n, I8), np.zeros(n, I8))
-            return Edges(1, None, np.arange(n + 1, dtype=I8), records, tensor.dtype)
+            return Edges(1, None, np.arange(n + 1, dtype=I8), records, tensor.dtype, tensor.graph)
         s, length, window = cut(*view.runs(), b, e)
         eptr = np.searchsorted(window, np.arange(n + 1)).astype(I8)
         records = (s, length, np.ones(len(s), I8), np.zeros(len(s), I8))
-        return Edges(1, None, eptr, records, tensor.dtype)
+        return Edges(1, None, eptr, records, tensor.dtype, tensor.graph)
 
     @staticmethod
     def views(tensors: Sequence[Tensor], rank: int = 1) -> Edges:
@@ -131,13 +135,17 @@ class Edges:
         parts = [view_records(t.view) for t in tensors]
         counts = as_ints([len(p[0]) for p in parts])
         records = join_records(parts)
-        dtype = tensors[0].dtype if tensors else None
-        return Edges(rank, None, offsets_of(counts), records, dtype)
+        first = tensors[0] if tensors else None
+        for t in tensors:
+            if first is not None and not t.graph.same_graph(first.graph):
+                raise GraphError("edges to tensors of two graphs", caller())
+        dtype, graph = (None, None) if first is None else (first.dtype, first.graph)
+        return Edges(rank, None, offsets_of(counts), records, dtype, graph)
 
     @staticmethod
     def nested(vptr: npt.ArrayLike, edges: Edges) -> Edges:
         """A rank-2 field: vertex v gets the edges ``vptr[v]`` to ``vptr[v + 1]``."""
-        return Edges(2, as_ints(vptr), edges.eptr, edges.records(), edges.dtype)
+        return Edges(2, as_ints(vptr), edges.eptr, edges.records(), edges.dtype, edges.graph)
 
     @staticmethod
     def from_runs(
@@ -178,7 +186,7 @@ class Edges:
         if first.rank == 2:
             vptr = offsets_of(concat_ints([np.diff(_vptr(p)) for p in parts]))
         records = join_records([p.records() for p in parts])
-        return Edges(first.rank, vptr, eptr, records, first.dtype)
+        return Edges(first.rank, vptr, eptr, records, first.dtype, first.graph)
 
     def take(self, index: npt.ArrayLike) -> Edges:
         """The edges of the listed vertices, in that order."""
@@ -189,7 +197,7 @@ class Edges:
             v, rank = ragged(per)
             vptr, idx = offsets_of(per), self.vptr[idx][v] + rank
         eptr, records = take_edges(self.eptr, self.records(), idx)
-        return Edges(self.rank, vptr, eptr, records, self.dtype)
+        return Edges(self.rank, vptr, eptr, records, self.dtype, self.graph)
 
     # ------------------------------------------------------------------ queries
     def records(self) -> Records:

@@ -8,9 +8,10 @@ the results for something else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from poplar_py.diagnostics import OptionError
+from poplar_py.poplar.where import caller
 
 if TYPE_CHECKING:
     from poplar_py.poplar.graph import Graph
@@ -36,14 +37,18 @@ def set_floating_point_behaviour(
 ) -> None:
     """Accept what the tiles do anyway. Raises OptionError for traps and stochastic rounding."""
     del graph, prog, name
+    if not isinstance(cast("object", behaviour), FloatingPointBehaviour):
+        remedy = "give a FloatingPointBehaviour"
+        raise OptionError(f"floating point behaviour {behaviour!r}", caller(), remedy)
     asked = [n for n in FloatingPointBehaviour.__slots__ if getattr(behaviour, n)]
     if asked:
         raise OptionError(
             f"floating point behaviour {', '.join(asked)}",
+            caller(),
             remedy="tiles round to nearest even without traps; use popops.has_nan_or_inf to check",
         )
 
 
 def set_stochastic_rounding(graph: Graph, prog: Sequence, enable: bool, name: str = "") -> None:
     """Accept that it is off. Raises OptionError to turn it on."""
-    set_floating_point_behaviour(graph, prog, FloatingPointBehaviour(esr=enable), name)
+    set_floating_point_behaviour(graph, prog, FloatingPointBehaviour(esr=bool(enable)), name)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import numpy as np
 
-from poplar_py.poplar import dot
+from poplar_py.poplar import dot, tensor_text
+from poplar_py.poplar.enums import ReplicatedStreamMode, SerializationFormat
 from poplar_py.poplar.errors import (
     InvalidTileMapping,
     StreamConnectionError,
     TensorCreationError,
+    TensorTypeError,
 )
-from poplar_py.poplar.faults import fail
+from poplar_py.poplar.faults import a_text, an_instance, element_type, fail, listed, whole_number
+from poplar_py.poplar.graph_core import MAX_ELEMENTS
+from poplar_py.poplar.graph_vertices import VertexGraph
+from poplar_py.poplar.options import buffering_depth
 from poplar_py.poplar.program import Program
 from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor
@@ -22,7 +27,6 @@ from poplar_py.types import DType
 
 if TYPE_CHECKING:
     from poplar_py.poplar.virtual import VirtualGraph
-from poplar_py.poplar.graph_vertices import VertexGraph
 
 
 class Graph(VertexGraph):
@@ -73,10 +77,11 @@ class Graph(VertexGraph):
         handle: str,
         dtype: DType,
         num_elements: int,
-        mode: str = "replicate",
+        mode: str = ReplicatedStreamMode.REPLICATE,
         options: MappingType[str, str] | None = None,
     ) -> DataStream:
-        """A stream from the host; each copy takes ``num_elements``."""
+        """A stream from the host; each copy takes ``num_elements``. ``mode``: replicate (each
+        replica has data of its own) or broadcast. ``options``: bufferingDepth, splitLimit."""
         return self._add_stream(handle, dtype, num_elements, False, mode, options)
 
     def add_device_to_host_fifo(
@@ -93,20 +98,19 @@ class Graph(VertexGraph):
         self,
         handle: str,
         dtype: DType,
-        n: int,
+        num_elements: int,
         to_host: bool,
         mode: str,
         options: MappingType[str, str] | None,
     ) -> DataStream:
-        if handle in self.streams:
-            fail(StreamConnectionError, f"a stream {handle!r} exists already")
-        if mode.lower() not in ("replicate", "broadcast"):
+        _new_handle(self.streams, handle, "a stream")
+        mode = a_text(mode, "the mode of a stream").lower()
+        if mode not in list(ReplicatedStreamMode):
             fail(StreamConnectionError, f"unknown mode {mode!r}", "replicate or broadcast")
-        if n < 0:
-            fail(TensorCreationError, f"a stream of {n} elements")
-        depth = int((options or {}).get("bufferingDepth", 1))
+        n = _size(num_elements, 0, "a stream of elements")
+        depth = buffering_depth(options)
         stream = DataStream(
-            len(self.streams), handle, dtype, int(n), to_host, self.here(), mode.lower(), depth
+            len(self.streams), handle, element_type(dtype), n, to_host, self.here(), mode, depth
         )
         self.streams[handle] = stream
         return stream
@@ -120,13 +124,15 @@ class Graph(VertexGraph):
         rearrange_on_host: bool = False,
         optimise_memory: bool = False,
     ) -> RemoteBuffer:
-        """``repeats`` rows of ``num_elements`` in memory beside the IPUs."""
-        if handle in self.remote_buffers:
-            fail(StreamConnectionError, f"a remote buffer {handle!r} exists already")
-        if num_elements < 1 or repeats < 1:
-            fail(TensorCreationError, f"a remote buffer of {repeats} rows of {num_elements}")
+        """``repeats`` rows of ``num_elements`` in memory beside the IPUs. The last two arguments
+        change nothing here: copies go row by row in any case."""
+        _new_handle(self.remote_buffers, handle, "a remote buffer")
+        n, rows = (
+            _size(x, 1, f"the {what} of a remote buffer")
+            for x, what in ((num_elements, "elements"), (repeats, "rows"))
+        )
         buffer = RemoteBuffer(
-            len(self.remote_buffers), handle, dtype, num_elements, repeats, self.here()
+            len(self.remote_buffers), handle, element_type(dtype), n, rows, self.here()
         )
         self.remote_buffers[handle] = buffer
         return buffer
@@ -144,13 +150,14 @@ class Graph(VertexGraph):
         self._host_handle(self.host_reads, handle, tensor)
 
     def _host_handle(self, table: dict[str, Tensor], handle: str, tensor: Tensor) -> None:
-        if handle in table:
-            fail(StreamConnectionError, f"handle {handle!r} exists already")
-        table[handle] = tensor
+        _new_handle(table, handle, "a tensor of handle")
+        table[handle] = self._own(tensor, f"the tensor of handle {handle!r}")
 
     def add_function(self, program: Program, name: str = "") -> Function:
         """A program several Calls share."""
-        function = Function(len(self.functions), name, program, self.here())
+        step = an_instance(program, Program, "the program of a function", "give a program")
+        name = a_text(name, "the name of a function")
+        function = Function(len(self.functions), name, step, self.here())
         self.functions.append(function)
         return function
 
@@ -161,9 +168,49 @@ class Graph(VertexGraph):
         outputs: Sequence[tuple[DType, int]],
     ) -> HostFunction:
         """A Python function connected to the engine later, with its argument types and sizes."""
-        if handle in self.host_functions:
-            fail(StreamConnectionError, f"a host function {handle!r} exists already")
+        _new_handle(self.host_functions, handle, "a host function")
         ident = len(self.host_functions)
-        function = HostFunction(ident, handle, list(inputs), list(outputs), self.here())
+        ins, outs = (_host_arguments(handle, x) for x in (inputs, outputs))
+        function = HostFunction(ident, handle, ins, outs, self.here())
         self.host_functions[handle] = function
         return function
+
+    # ------------------------------------------------------------------ text
+    def serialize_tensors(
+        self, out: TextIO, tensors: Sequence[Tensor], form: str = SerializationFormat.JSON
+    ) -> None:
+        """Write which elements of which variables the tensors list, as JSON; no values."""
+        remedy = "give a list of tensors"
+        parts = [self._own(t, "a tensor") for t in listed(tensors, "the tensors", remedy)]
+        tensor_text.write_tensors(out, parts, form)
+
+    def deserialize_tensors(
+        self, source: TextIO, form: str = SerializationFormat.JSON
+    ) -> list[Tensor]:
+        """The tensors that `serialize_tensors` wrote, in a graph with the same variables. Raises
+        TensorCreationError where they do not fit."""
+        return tensor_text.read_tensors(self, source, form)
+
+
+def _new_handle(table: MappingType[str, object], handle: str, what: str) -> None:
+    if a_text(handle, f"the handle of {what}", StreamConnectionError) in table:
+        fail(StreamConnectionError, f"{what} {handle!r} exists already")
+
+
+def _size(value: int, least: int, what: str) -> int:
+    size = whole_number(value, what, TensorCreationError)
+    if not least <= size <= MAX_ELEMENTS:
+        fail(TensorCreationError, f"{what}: {size}", f"give a number from {least} on")
+    return size
+
+
+def _host_arguments(handle: str, arguments: Any) -> list[tuple[DType, int]]:
+    """Types and sizes of a host function's arguments."""
+    what, remedy = f"the arguments of host function {handle!r}", "give (type, elements) pairs"
+    out: list[tuple[DType, int]] = []
+    for a in listed(arguments, what, remedy):
+        if not isinstance(a, (tuple, list)) or len(cast("Sequence[Any]", a)) != 2:
+            fail(TensorTypeError, f"{what} hold {a!r}", remedy)
+        dtype, size = cast("Sequence[Any]", a)
+        out.append((element_type(dtype), _size(size, 0, "the size of an argument")))
+    return out

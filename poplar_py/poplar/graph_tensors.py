@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import Location
 from poplar_py.poplar.arrays import Ints, Tiles, as_ints, cut
-from poplar_py.poplar.clone import clone_tensor
+from poplar_py.poplar.clone import clone_tensor, clones_by_tile
+from poplar_py.poplar.constants import as_array, values_of_type
+from poplar_py.poplar.enums import TensorCloneDuplicationMethod, VariableMappingMethod
 from poplar_py.poplar.errors import (
     InvalidTileMapping,
+    StreamConnectionError,
     TensorCreationError,
+    TensorIndexError,
     TensorTypeError,
 )
-from poplar_py.poplar.faults import fail
+from poplar_py.poplar.faults import a_text, element_type, fail, listed, whole_number, whole_numbers
 from poplar_py.poplar.groups import (
     VertexGroup,
     check_tiles,
@@ -34,7 +37,7 @@ from poplar_py.poplar.tensor import Tensor, concat
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.vertex_ref import VertexRef
 from poplar_py.poplar.views import Affine
-from poplar_py.types import DType, dtype_of, u32
+from poplar_py.types import DType, dtype_of, f16, u16, u32
 
 if TYPE_CHECKING:
     pass
@@ -59,14 +62,13 @@ class TensorGraph(GraphCore):
         """A new variable, as a row-major tensor.
 
         ``mapping``: None (map it later), "linear", a tile, a Mapping with bounds from 0, or
-        Poplar's list of intervals per tile. Raises TensorCreationError, InvalidTileMapping.
+        Poplar's list of intervals per tile. Poplar's order of arguments is taken too: the mapping
+        method, then the name. Raises TensorCreationError, InvalidTileMapping.
         """
-        try:
-            dims = tuple([operator.index(n) for n in shape])
-        except TypeError:
-            fail(TensorCreationError, f"a variable of shape {shape!r}", "give whole numbers")
-        if not isinstance(cast("object", dtype), DType):
-            fail(TensorTypeError, f"{dtype!r} is no element type", "for example poplar.FLOAT")
+        if isinstance(name, VariableMappingMethod):
+            name, mapping = mapping if isinstance(mapping, str) else "", name
+        dims = whole_numbers(shape, "the sizes of a variable", TensorCreationError)
+        dtype, name = element_type(dtype), a_text(name, "the name of a variable")
         size = prod(dims)
         if min(dims, default=0) < 0 or size > MAX_ELEMENTS:
             fail(TensorCreationError, f"a variable of shape {list(dims)}")
@@ -91,14 +93,16 @@ class TensorGraph(GraphCore):
 
     def _first_mapping(self, var: Variable, tensor: Tensor, mapping: MappingSpec) -> None:
         if isinstance(mapping, str):
-            if mapping != "linear":
+            if mapping == VariableMappingMethod.NONE:
+                return
+            if mapping != VariableMappingMethod.LINEAR:
                 fail(InvalidTileMapping, f"unknown mapping {mapping!r}", "it is 'linear'")
             grain = max(1, 8 // var.dtype.size)
             self.place_variable(var, linear(var.size, self.num_tiles, grain))
         elif isinstance(mapping, Mapping):
             self.place_variable(var, mapping)
         else:
-            self.set_tile_mapping(tensor, mapping)  # type: ignore[arg-type]
+            self.set_tile_mapping(tensor, cast("Any", mapping))
 
     def place_variable(self, var: Variable, mapping: Mapping) -> None:
         """Give a variable a mapping whose bounds start at 0."""
@@ -124,12 +128,13 @@ class TensorGraph(GraphCore):
         *,
         loc: Location | None = None,
     ) -> Tensor:
-        """A read-only variable. One value fills the shape; otherwise as many as elements."""
-        data = np.asarray(values)
-        if data.dtype.kind not in "biufV":
-            fail(TensorCreationError, f"a constant of {data.dtype} values", "give numbers")
-        kind = dtype if dtype is not None else dtype_of(data)
-        data = data.astype(kind.numpy, copy=False)
+        """A read-only variable. One value fills the shape; otherwise as many as elements.
+
+        Raises TensorCreationError for values that the type does not hold.
+        """
+        data = as_array(values, "a constant")
+        kind = element_type(dtype) if dtype is not None else dtype_of(data)
+        data = values_of_type(data, kind, "a constant")
         tensor = self.add_variable(kind, shape, name, mapping, loc=loc)
         var = self.variables[-1]
         if data.size == 1:
@@ -137,10 +142,41 @@ class TensorGraph(GraphCore):
         if data.size != var.size:
             fail(
                 TensorCreationError,
-                f"{data.size} values for a constant of shape {list(shape)}",
+                f"{data.size} values for a constant of shape {list(var.shape)}",
                 "give one value, or one per element",
             )
         var.constant = np.ascontiguousarray(data).reshape(var.size)
+        return tensor
+
+    def add_constant_half(
+        self,
+        dtype: DType,
+        shape: Sequence[int],
+        values: npt.ArrayLike,
+        name: str = "",
+        mapping: MappingSpec = None,
+    ) -> Tensor:
+        """A HALF constant from the bits of its values, as unsigned 16-bit numbers."""
+        if element_type(dtype) is not f16:
+            fail(TensorTypeError, f"half values for a constant of type {dtype.name}")
+        bits = values_of_type(values, u16, "the bits of a constant")
+        return self.add_constant(f16, shape, bits.view(np.float16), name, mapping)
+
+    def add_external_variable(
+        self, dtype: DType, shape: Sequence[int], handle: str, name: str = ""
+    ) -> Tensor:
+        """A variable whose storage lasts as long as the engine and belongs to the host as much as
+        to the program: ``Engine.write_tensor(handle, ...)`` and ``read_tensor(handle)`` reach it.
+
+        It lies in linear order over the tiles until it is mapped otherwise. Raises
+        StreamConnectionError for a handle that exists.
+        """
+        a_text(handle, "a handle", StreamConnectionError)
+        if handle in self.host_writes or handle in self.host_reads:
+            fail(StreamConnectionError, f"handle {handle!r} exists already")
+        tensor = self.add_variable(dtype, shape, name or handle, "linear")
+        self.variables[-1].always_live = True
+        self.host_writes[handle] = self.host_reads[handle] = tensor
         return tensor
 
     def add_replication_index_constant(
@@ -151,51 +187,95 @@ class TensorGraph(GraphCore):
         self.variables[-1].replica_index = True
         return tensor
 
+    @overload
+    def clone(
+        self, tensor: Tensor, name: str = "", method: str = "", *, dtype: DType | None = None
+    ) -> Tensor: ...
+
+    @overload
+    def clone(self, tensor: DType, name: Tensor, method: str = "", last: str = "") -> Tensor: ...
+
     def clone(
         self,
-        tensor: Tensor,
-        name: str = "",
+        tensor: Tensor | DType,
+        name: str | Tensor = "",
+        method: str = "",
+        last: str = "",
         *,
         dtype: DType | None = None,
-        method: str = "preserve_order_unless_aliases",
     ) -> Tensor:
-        """A new tensor of the same shape, memory order and tile mapping (clone.clone_tensor)."""
-        return clone_tensor(self.whole, tensor, name, dtype, method)
+        """A new tensor of the same shape, memory order and tile mapping (clone.clone_tensor).
+
+        ``method`` is a TensorCloneMethod, preserve_order_unless_aliases unless given. Poplar's
+        order is taken too: ``clone(dtype, tensor, name, method)``.
+        """
+        if isinstance(tensor, DType):
+            tensor, name, method, dtype = cast("Tensor", name), method, last, tensor
+        self._own(tensor, "the tensor to clone")
+        kind = tensor.dtype if dtype is None else element_type(dtype)
+        return clone_tensor(self.whole, tensor, a_text(name, "the name of a clone"), kind, method)
 
     def clone_n(
         self,
         tensor: Tensor,
         n: int,
         name: str = "",
+        method: str = "",
+        duplication: str = TensorCloneDuplicationMethod.DUPLICATE_BY_OUTER_DIMENSION,
         *,
         dtype: DType | None = None,
-        method: str = "preserve_order_unless_aliases",
     ) -> Tensor:
-        """``n`` clones stacked along a new first dim, each on a variable of its own."""
+        """``n`` clones stacked along a new first dim.
+
+        ``duplication``: each on a variable of its own (duplicate_by_outer_dimension), or all on one
+        where the copies of what lies together on a tile follow one another
+        (duplicate_by_tile_contiguous_region; row-major order within a tile, whatever ``method``).
+        """
+        n = whole_number(n, "a number of clones", TensorCreationError)
         if n < 1:
             fail(TensorCreationError, f"{n} clones")
-        clones = [self.clone(tensor, name, dtype=dtype, method=method) for _ in range(n)]
+        ways = TensorCloneDuplicationMethod
+        if a_text(duplication, "a duplication method") not in list(ways):
+            fail(TensorCreationError, f"unknown duplication {duplication!r}", ", ".join(ways))
+        if duplication == ways.DUPLICATE_BY_TILE_CONTIGUOUS_REGION:
+            self._own(tensor, "the tensor to clone")
+            kind = tensor.dtype if dtype is None else element_type(dtype)
+            return clones_by_tile(self.whole, tensor, n, name, kind)
+        clones = [self.clone(tensor, name, method, dtype=dtype) for _ in range(n)]
         return concat([c.expand([0]) for c in clones])
 
     def memory_order(self, tensor: Tensor) -> Tensor:
         """The tensor's distinct elements as a vector in ascending address order."""
-        return memory_order(tensor)
+        return memory_order(self._own(tensor, "the tensor"))
 
     def reorder_to_simplify(
         self, reference: Tensor, others: Sequence[Tensor]
     ) -> tuple[Tensor, list[Tensor]]:
         """All tensors flattened and reordered alike, ``reference`` in memory order."""
-        return reorder_to_simplify(reference, others)
+        self._own(reference, "the reference")
+        rest = listed(others, "the tensors to reorder", "give a list of tensors")
+        for t in rest:
+            if self._own(t, "a tensor to reorder").numel != reference.numel:
+                fail(TensorIndexError, f"{t!r} is reordered as {reference!r}, of another size")
+        return reorder_to_simplify(reference, rest)
 
     def get_sorted_contiguous_regions(
         self, tensor: Tensor, regions: Sequence[tuple[int, int]], remove_aliased: bool = False
     ) -> list[list[Interval]]:
         """Intervals of the flattened tensor sorted by address, grouped where contiguous."""
-        return sorted_contiguous_regions(tensor, regions, remove_aliased)
+        self._own(tensor, "the tensor")
+        remedy = "give (begin, end) intervals"
+        pairs = [
+            whole_numbers(r, "the bounds of a region")
+            for r in listed(regions, "regions", remedy, TensorIndexError)
+        ]
+        if any(len(r) != 2 or not 0 <= r[0] <= r[1] <= tensor.numel for r in pairs):
+            fail(TensorIndexError, f"regions {pairs} of {tensor.numel} elements", remedy)
+        return sorted_contiguous_regions(tensor, [(b, e) for b, e in pairs], remove_aliased)
 
     def find_unbroadcast_tensor(self, tensor: Tensor) -> Tensor:
         """The tensor without its regular repeats."""
-        return find_unbroadcast_tensor(tensor)
+        return find_unbroadcast_tensor(self._own(tensor, "the tensor"))
 
     # ------------------------------------------------------------------ mapping
     def set_tile_mapping(
@@ -214,6 +294,7 @@ class TensorGraph(GraphCore):
             what.group.set_tile(what.index, mapping)
             return
         if isinstance(what, Tensor):
+            self._own(what, "the tensor to map")
             if isinstance(mapping, (int, np.integer)):
                 self._map_whole(what, int(mapping))
             else:
@@ -221,7 +302,10 @@ class TensorGraph(GraphCore):
             return
         if not isinstance(what, VertexGroup):
             fail(InvalidTileMapping, f"{what!r} has no tile mapping")
-        tiles = check_tiles(np.broadcast_to(np.asarray(mapping), (what.n,)), self.num_tiles)
+        tiles = check_tiles(cast("Any", mapping), self.num_tiles)
+        if len(tiles) not in (1, what.n):
+            fail(InvalidTileMapping, f"{len(tiles)} tiles for {what.n} vertices")
+        tiles = np.broadcast_to(tiles, (what.n,))
         what.tiles = self._physical(tiles).astype(np.int32)
 
     def _map_whole(self, tensor: Tensor, tile: int) -> None:
@@ -288,7 +372,7 @@ class TensorGraph(GraphCore):
 
         Raises InvalidTileMapping when an element is unmapped and ``require_complete``.
         """
-        start, length = tensor.view.runs()
+        start, length = self._own(tensor, "the tensor").view.runs()
         atlas = self.atlas() if len(self.variables) < 8 else self._atlas_of(tensor.view)
         _, interval, _, n = atlas.split(start, length)
         tile = atlas.tile[interval]

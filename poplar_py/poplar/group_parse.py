@@ -59,7 +59,7 @@ def _group(r: Reader, cs: ComputeSet) -> VertexGroup:
         if field not in fields or field in state:
             t.fail(f"{codelet.name} has no more state {field!r}")
         state[field] = _state(r, fields[field], n)
-    edges = check_edges(codelet, edges, n)
+    edges = check_edges(cs.graph, codelet, edges, n)
     group = VertexGroup(
         cs, codelet, tiles.astype(np.int32), edges, state, None, name, UNKNOWN, np.zeros(n, I8)
     )

@@ -7,7 +7,7 @@ to growing arrays and hands out a light reference.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,11 @@ import numpy.typing as npt
 from poplar_py.codelets.lower_random import PRNG, first_seeds
 from poplar_py.diagnostics import Location
 from poplar_py.poplar.arrays import I8, Ints, Tiles
+from poplar_py.poplar.constants import as_array, values_of_type
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.errors import (
     GraphConnectionError,
+    GraphError,
     InvalidTileMapping,
     TensorCreationError,
     TensorTypeError,
@@ -184,11 +186,14 @@ class ComputeSet:
 # ---------------------------------------------------------------------- whole groups
 def check_tiles(tiles: npt.ArrayLike, num_tiles: int) -> Tiles:
     """Tiles of new vertices as int32; raises InvalidTileMapping when one is out of range."""
-    t = np.asarray(tiles, np.int32).ravel()
+    given = np.asarray(tiles)
+    if given.size and given.dtype.kind not in "iu":
+        fail(InvalidTileMapping, f"tiles {tiles!r}", "give whole numbers")
+    t = given.astype(I8).ravel()
     if len(t) and (int(t.min()) < 0 or int(t.max()) >= num_tiles):
         bad = int(t.min()) if int(t.min()) < 0 else int(t.max())
         fail(InvalidTileMapping, f"tile {bad} of a target with {num_tiles} tiles")
-    return t
+    return t.astype(np.int32)
 
 
 def _first_seeds(
@@ -200,8 +205,9 @@ def _first_seeds(
     return {PRNG: first_seeds(tiles, seq)} if wanted else {}
 
 
-def check_edges(codelet: Any, edges: dict[str, Edges], n: int) -> dict[str, Edges]:
-    """Every edge field connected, once a vertex, with its rank and type."""
+def check_edges(graph: Graph, codelet: Any, edges: dict[str, Edges], n: int) -> dict[str, Edges]:
+    """Every edge field connected, once a vertex, with its rank and type, in this graph."""
+    _check_named(edges, Edges, "the edges of vertices", "give a dict from field to Edges")
     fields = {f.name: f for f in codelet.fields if f.kind != "state"}
     for name in edges:
         if name not in fields:
@@ -212,6 +218,8 @@ def check_edges(codelet: Any, edges: dict[str, Edges], n: int) -> dict[str, Edge
         e = edges.get(name)
         if e is None:
             fail(GraphConnectionError, f"edge {name!r} of {codelet.name} is not connected")
+        if e.graph is not None and not e.graph.same_graph(graph):
+            fail(GraphError, f"the tensor for field {name!r} belongs to another graph")
         if e.num_vertices != n:
             fail(
                 GraphConnectionError,
@@ -231,11 +239,18 @@ def check_edges(codelet: Any, edges: dict[str, Edges], n: int) -> dict[str, Edge
         if f.rank == 0 and e.rank != 0 and not bool((e.sizes() == 1).all()):
             fail(GraphConnectionError, f"edge {name!r} of {codelet.name} is one element")
         out[name] = (
-            e
-            if e.rank == f.rank
-            else Edges(f.rank, e.vptr, e.eptr, (e.start, e.length, e.count, e.stride), e.dtype)
+            e if e.rank == f.rank else Edges(f.rank, e.vptr, e.eptr, e.records(), e.dtype, e.graph)
         )
     return out
+
+
+def _check_named(values: object, kind: type[object], what: str, remedy: str) -> None:
+    """A dict whose keys are texts and whose values are of a class."""
+    if not isinstance(values, dict):
+        fail(GraphConnectionError, f"{what} are {values!r}", remedy)
+    for name, value in cast("dict[object, object]", values).items():
+        if not isinstance(name, str) or not isinstance(value, kind):
+            fail(GraphConnectionError, f"{what} hold {name!r}: {value!r}", remedy)
 
 
 def check_state(codelet: Any, state: dict[str, Any], n: int) -> dict[str, State]:
@@ -243,6 +258,7 @@ def check_state(codelet: Any, state: dict[str, Any], n: int) -> dict[str, State]
 
     A vector field takes [k] (the same for all), [n, k], or ``(ptr, values)``.
     """
+    _check_named(state, object, "the state of vertices", "give a dict from field to values")
     fields = {f.name: f for f in codelet.fields if f.kind == "state"}
     out: dict[str, State] = {}
     for name, value in state.items():
@@ -257,21 +273,31 @@ def check_state(codelet: Any, state: dict[str, Any], n: int) -> dict[str, State]
 def _state_array(owner: str, f: FieldLike, value: Any, n: int) -> State:
     if isinstance(value, StateVectors):
         return value
+    what = f"state {f.name!r} of {owner}"
     if f.rank == 0:
-        a = np.asarray(value).astype(f.dtype.numpy, copy=False)
+        a = values_of_type(value, f.dtype, what)
         if a.ndim == 0 or a.shape == (1,):
             return np.full(n, a.reshape(()), f.dtype.numpy)
         if a.shape != (n,):
-            fail(
-                TensorCreationError, f"state {f.name!r} of {owner} has shape {a.shape}, not ({n},)"
-            )
+            fail(TensorCreationError, f"{what} has shape {a.shape}, not ({n},)")
         return a
     if isinstance(value, tuple):
-        return StateVectors(np.asarray(value[0], I8), np.asarray(value[1], f.dtype.numpy).ravel())
-    a = np.asarray(value, f.dtype.numpy)
+        return _vectors(what, f, cast("tuple[Any, ...]", value), n)
+    a = values_of_type(value, f.dtype, what)
     if a.ndim < 2:
         a = np.tile(a.reshape(1, -1), (n, 1))
     if len(a) != n:
-        fail(TensorCreationError, f"state {f.name!r} of {owner} has {len(a)} rows, not {n}")
+        fail(TensorCreationError, f"{what} has {len(a)} rows, not {n}")
     ptr = np.arange(n + 1, dtype=I8) * a.shape[1]
     return StateVectors(ptr, np.ascontiguousarray(a).ravel())
+
+
+def _vectors(what: str, f: FieldLike, value: tuple[Any, ...], n: int) -> StateVectors:
+    """State of different lengths: (ptr[n + 1], values)."""
+    if len(value) != 2:
+        fail(TensorCreationError, f"{what} as a tuple of {len(value)}", "give (ptr, values)")
+    ptr = as_array(value[0], f"the bounds of {what}").ravel().astype(I8)
+    data = values_of_type(value[1], f.dtype, what).ravel()
+    if len(ptr) != n + 1 or ptr[0] != 0 or ptr[-1] != len(data) or bool((np.diff(ptr) < 0).any()):
+        fail(TensorCreationError, f"{what} with bounds {ptr.tolist()[:8]} of {len(data)} values")
+    return StateVectors(ptr, data)

@@ -95,11 +95,12 @@ class OptionFlags(MutableMapping[str, str]):
 
     def __init__(self, options: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._values: dict[str, str] = {}
-        self.set({**(options or {}), **more})
+        self.set({} if options is None else options)
+        self.set(more)
 
     def set(self, name: str | Mapping[str, Any], value: Any = None) -> OptionFlags:
-        """Set one option, or all of a mapping; returns itself."""
-        items = {name: value} if isinstance(name, str) else dict(name)
+        """Set one option, or all of a mapping; returns itself. Raises OptionError."""
+        items = {name: value} if isinstance(name, str) else _by_name(name)
         for key, item in items.items():
             self._values[key] = _text(item)
         return self
@@ -150,6 +151,16 @@ class OptionFlags(MutableMapping[str, str]):
 
     def __repr__(self) -> str:
         return f"OptionFlags({self._values!r})"
+
+
+def _by_name(options: Any) -> Mapping[str, Any]:
+    """A mapping whose keys are texts. Raises OptionError."""
+    named = isinstance(options, Mapping) and all(
+        isinstance(k, str) for k in cast("Mapping[Any, Any]", options)
+    )
+    if not named:
+        raise OptionError(f"options {options!r}", caller(), "give a dict of names and values")
+    return cast("Mapping[str, Any]", options)
 
 
 def _text(value: Any) -> str:
@@ -203,3 +214,16 @@ def number(options: Mapping[str, str], name: str) -> int:
     if not value.isdecimal():
         raise OptionError(f"option {name!r} is {value!r}", caller(), "a number")
     return int(value)
+
+
+STREAM_OPTIONS: dict[str, Option] = {
+    "bufferingDepth": Option("1", "copies the host may be ahead"),
+    "splitLimit": Option("0", _NONE),
+}
+
+
+def buffering_depth(options: Mapping[str, Any] | None) -> int:
+    """The depth the options of a stream ask for. Raises OptionError."""
+    given = OptionFlags(options)
+    check_options(given, STREAM_OPTIONS, "stream")
+    return max(1, number({"bufferingDepth": "1", **given}, "bufferingDepth"))

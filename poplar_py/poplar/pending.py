@@ -10,8 +10,14 @@ import numpy as np
 
 from poplar_py.diagnostics import UNKNOWN, Location
 from poplar_py.poplar.arrays import I8, Bools, Ints, offsets_of, sort_order
+from poplar_py.poplar.constants import values_of_type
 from poplar_py.poplar.edges import Edges
-from poplar_py.poplar.errors import GraphConnectionError, TensorTypeError, UnknownField
+from poplar_py.poplar.errors import (
+    GraphConnectionError,
+    TensorCreationError,
+    TensorTypeError,
+    UnknownField,
+)
 from poplar_py.poplar.faults import fail
 from poplar_py.poplar.groups import ComputeSet, FieldLike, State, StateVectors, VertexGroup
 from poplar_py.poplar.growing_field import GrowingField, append_records, columns
@@ -19,11 +25,10 @@ from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.variable import Variable
 from poplar_py.poplar.views import Affine
 from poplar_py.poplar.where import frame_location, source_text, user_frame
+from poplar_py.types import DType, limits
 
 if TYPE_CHECKING:
     from types import CodeType
-
-    from poplar_py.types import DType
 
 
 class PendingGroup:
@@ -42,6 +47,7 @@ class PendingGroup:
         "number",
         "perf",
         "state_at",
+        "state_limits",
         "state_value",
         "tile",
     )
@@ -60,11 +66,13 @@ class PendingGroup:
         self.perf = array("q")  # vertex, cycles, flops
         self.state_at: dict[str, array[int]] = {}
         self.state_value: dict[str, list[Any]] = {}
+        self.state_limits: dict[str, tuple[float, float]] = {}  # of numbers taken as they are
         self.frozen: VertexGroup | None = None
         for f in codelet.fields:
             if f.kind == "state":
                 self.state_at[f.name] = array("q")
                 self.state_value[f.name] = []
+                self.state_limits[f.name] = limits(f.dtype) if f.rank == 0 else (1, 0)
             else:
                 self.fields[f.name] = GrowingField(f)
 
@@ -178,9 +186,25 @@ class PendingGroup:
                     "connect a tensor, or set the initial value of the tensor",
                 )
             self._unknown(name)
+        low, high = self.state_limits[name]
+        if type(value) is not int or not low <= value <= high:
+            value = self._state_value(name, value)
         at.append(v)
         self.state_value[name].append(value)
         self.frozen = None
+
+    def _state_value(self, name: str, value: Any) -> Any:
+        """A value as what the field holds: a number, or an array of them."""
+        field = next(f for f in self.codelet.fields if f.name == name)
+        if type(value) is float and field.rank == 0 and field.dtype.is_float:
+            return value
+        what = f"state {name!r} of {self.codelet.name}"
+        data = values_of_type(value, field.dtype, what)
+        if field.rank:
+            return data.ravel()
+        if data.size != 1:
+            fail(TensorCreationError, f"{what}: {data.size} values for one number")
+        return data.reshape(())[()]
 
     def set_tile(self, v: int, tile: int) -> None:
         """Vertex ``v`` runs on this tile; constants connected to it lie there."""
@@ -326,8 +350,9 @@ class PendingGroup:
 def _freeze_state(field: FieldLike, at: Ints, values: list[Any], n: int) -> State:
     if field.rank == 0:
         out = np.zeros(n, field.dtype.numpy)
-        out[at] = np.asarray(values).reshape(len(values))
+        out[at] = np.array(values, field.dtype.numpy)
         return out
     last = dict(zip(at.tolist(), values, strict=True))
-    parts = [np.asarray(last.get(v, ()), field.dtype.numpy).ravel() for v in range(n)]
+    none = np.zeros(0, field.dtype.numpy)
+    parts = [last.get(v, none) for v in range(n)]
     return StateVectors(offsets_of(np.array([len(p) for p in parts], I8)), np.concatenate(parts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,19 +12,15 @@ from poplar_py.poplar.errors import (
     TensorIndexError,
     TensorTypeError,
 )
-from poplar_py.poplar.faults import fail, whole_number
+from poplar_py.poplar.faults import an_instance, fail, listed, whole_number
+from poplar_py.poplar.program_core import Program, Sequence, a_program
+from poplar_py.poplar.program_data import check_scalar, check_writable
+from poplar_py.poplar.program_report import ErrorProgram
 from poplar_py.poplar.streams import (
     Function,
     HostFunction,
 )
 from poplar_py.poplar.tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
-
-from poplar_py.poplar.program_core import Program, Sequence
-from poplar_py.poplar.program_data import check_scalar, check_writable
-from poplar_py.poplar.program_report import ErrorProgram
 
 
 class Repeat(Program):
@@ -37,7 +33,7 @@ class Repeat(Program):
         self.times = whole_number(times, "a number of repeats")
         if not 0 <= self.times < 1 << 63:
             fail(TensorIndexError, f"repeat {times} times")
-        self.body = body
+        self.body = a_program(body, "the body of a loop")
 
     def children(self) -> list[Program]:
         return [self.body]
@@ -50,7 +46,7 @@ class Loop(Program):
 
     def __init__(self, body: Program, name: str = "") -> None:
         super().__init__(name)
-        self.body = body
+        self.body = a_program(body, "the body of a loop")
 
     def children(self) -> list[Program]:
         return [self.body]
@@ -64,9 +60,9 @@ class _While(Program):
     ) -> None:
         super().__init__(name)
         check_scalar(predicate, "the predicate", "biu")
-        self.condition = condition
+        self.condition = a_program(condition, "the condition of a loop")
         self.predicate = predicate
-        self.body = body
+        self.body = a_program(body, "the body of a loop")
 
     def children(self) -> list[Program]:
         return [self.condition, self.body]
@@ -95,15 +91,16 @@ class If(Program):
         super().__init__(name)
         check_scalar(predicate, "the predicate", "biu")
         self.predicate = predicate
-        self.if_true = if_true
-        self.if_false: Program = Sequence() if if_false is None else if_false
+        self.if_true = a_program(if_true, "a branch")
+        self.if_false = Sequence() if if_false is None else a_program(if_false, "a branch")
 
     def children(self) -> list[Program]:
         return [self.if_true, self.if_false]
 
 
 class Switch(Program):
-    """The case whose number equals a device integer, else the default.
+    """The case whose number equals a device integer, else the default. Cases and default may be
+    left out, as in Poplar: ``Switch(control, default)``, ``Switch(control, name)``.
 
     ``unreachable_default``: the caller promises that some case matches.
     """
@@ -113,18 +110,27 @@ class Switch(Program):
     def __init__(
         self,
         control: Tensor,
-        cases: Seq[tuple[int, Program]] = (),
-        default: Program | None = None,
+        cases: Seq[tuple[int, Program]] | Program | str = (),
+        default: Program | str | None = None,
         name: str = "",
     ) -> None:
+        if isinstance(cases, Program):  # Switch(control, default)
+            cases, default, name = (), cases, default if isinstance(default, str) else name
+        if isinstance(cases, str):  # Switch(control, name)
+            cases, name = (), cases
+        if isinstance(default, str):  # Switch(control, cases, name)
+            default, name = None, default
         super().__init__(name)
         check_scalar(control, "the control value", "iu")
         self.control = control
         self.cases: list[tuple[int, Program]] = []
-        self.default: Program = Sequence() if default is None else default
+        self.default = Sequence() if default is None else a_program(default, "the default")
         self.unreachable_default = False
-        for value, program in cases:
-            self.add(value, program)
+        remedy = "give (number, program) pairs"
+        for case in listed(cases, "the cases of a switch", remedy):
+            if not isinstance(case, (tuple, list)) or len(cast("Seq[Any]", case)) != 2:
+                fail(TensorTypeError, f"{case!r} is no case of a switch", remedy)
+            self.add(*cast("Seq[Any]", case))
 
     @staticmethod
     def switch_with_bounds_checking(
@@ -151,7 +157,7 @@ class Switch(Program):
         limits = np.iinfo(self.control.dtype.numpy)
         if not limits.min <= value <= limits.max:
             fail(TensorIndexError, f"no {self.control.dtype.name} control value is {value}")
-        self.cases.append((value, program))
+        self.cases.append((value, a_program(program, f"case {value} of a switch")))
         return self
 
     def children(self) -> list[Program]:
@@ -166,18 +172,27 @@ class Call(Program):
     def __init__(
         self,
         function: Function | HostFunction,
-        inputs: Seq[Tensor] = (),
+        inputs: Seq[Tensor] | str = (),
         outputs: Seq[Tensor] = (),
         name: str = "",
     ) -> None:
+        if isinstance(inputs, str):  # Call(function, name)
+            inputs, name = (), inputs
         super().__init__(name)
         if not isinstance(cast("object", function), (Function, HostFunction)):
             fail(GraphError, f"call of {type(function).__name__}", "give what add_function gave")
         self.function = function
-        self.inputs = list(inputs)
-        self.outputs = list(outputs)
+        self.inputs, self.outputs = _tensors(inputs), _tensors(outputs)
+        if isinstance(function, Function) and (self.inputs or self.outputs):
+            fail(GraphError, f"arguments for {function!r}", "only host functions take tensors")
         if isinstance(function, HostFunction):
             _check_host_call(function, self.inputs, self.outputs)
+
+
+def _tensors(values: Seq[Tensor]) -> list[Tensor]:
+    remedy = "give a list of tensors"
+    parts = listed(values, "the arguments of a call", remedy)
+    return [an_instance(t, Tensor, "an argument of a call", remedy) for t in parts]
 
 
 def _check_host_call(function: HostFunction, ins: list[Tensor], outs: list[Tensor]) -> None:
@@ -205,7 +220,7 @@ class Block(Program):
 
     def __init__(self, body: Program, name: str = "") -> None:
         super().__init__(name)
-        self.body = body
+        self.body = a_program(body, "the body of a block")
 
     def children(self) -> list[Program]:
         return [self.body]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from poplar_py.poplar.errors import (
     AliasedWrite,
+    GraphError,
     TensorIndexError,
     TensorTypeError,
 )
-from poplar_py.poplar.faults import fail
+from poplar_py.poplar.faults import an_instance, fail, whole_numbers
+from poplar_py.poplar.groups import ComputeSet
+from poplar_py.poplar.program_core import Program
 from poplar_py.poplar.streams import (
     DataStream,
     RemoteBuffer,
@@ -17,28 +20,27 @@ from poplar_py.poplar.streams import (
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.types import bool_
 
-if TYPE_CHECKING:
-    from poplar_py.poplar.groups import ComputeSet
-
-from poplar_py.poplar.program_core import Program
-
 
 class Execute(Program):
     """Exchange what a compute set reads, then run its vertices. ``predicate``: a BOOL scalar that
-    receives the AND of the vertices' return values."""
+    receives the AND of the vertices' return values. ``Execute(cs, name)`` is taken too."""
 
     __slots__ = ("compute_set", "predicate")
 
     def __init__(
-        self, compute_set: ComputeSet, predicate: Tensor | None = None, name: str = ""
+        self, compute_set: ComputeSet, predicate: Tensor | str | None = None, name: str = ""
     ) -> None:
+        if isinstance(predicate, str):
+            predicate, name = None, predicate
         super().__init__(name)
-        if predicate is not None and (predicate.numel != 1 or predicate.dtype is not bool_):
-            fail(
-                TensorTypeError,
-                f"the predicate is {predicate!r}",
-                "give a BOOL tensor of one element",
-            )
+        remedy = "give what add_compute_set gave"
+        an_instance(compute_set, ComputeSet, "what is executed", remedy, GraphError)
+        if predicate is not None:
+            an_instance(predicate, Tensor, "the predicate", "give a BOOL tensor of one element")
+            if predicate.numel != 1 or predicate.dtype is not bool_:
+                remedy = "give a BOOL tensor of one element"
+                fail(TensorTypeError, f"the predicate is {predicate!r}", remedy)
+            check_writable(predicate, "the predicate")
         self.compute_set = compute_set
         self.predicate = predicate
 
@@ -50,8 +52,9 @@ class Copy(Program):
     """Elements from ``src`` to ``dst``: tensors, a stream, or rows of a remote buffer.
 
     ``offset`` is the row of the remote buffer: an int32/uint32 tensor of one element (or one per
-    row of the tensor), or None for row 0. ``kind`` is one of tensor, from_stream, to_stream,
-    from_remote, to_remote.
+    row of the tensor), or None for row 0; Poplar's dontOutline or optimiseMemory in its place
+    changes nothing here, and a text there is the name. ``kind`` is one of tensor, from_stream,
+    to_stream, from_remote, to_remote.
     """
 
     __slots__ = ("dst", "kind", "offset", "src")
@@ -60,12 +63,18 @@ class Copy(Program):
         self,
         src: Endpoint,
         dst: Endpoint,
-        offset: Tensor | None = None,
+        offset: Tensor | bool | str | None = None,
         name: str = "",
         dont_outline: bool = False,
         optimise_memory: bool = False,
     ) -> None:
+        if isinstance(offset, str):
+            offset, name = None, offset
         super().__init__(name)
+        if isinstance(offset, bool):
+            offset = None
+        elif offset is not None:
+            an_instance(offset, Tensor, "the row of a copy", "give a tensor, or leave it out")
         self.src = src
         self.dst = dst
         self.offset = offset
@@ -146,7 +155,7 @@ class WriteUndef(Program):
 
     def __init__(self, tensor: Tensor, name: str = "") -> None:
         super().__init__(name)
-        self.tensor = tensor
+        self.tensor = an_instance(tensor, Tensor, "the argument", "give a tensor")
 
 
 class AssumeEqualAcrossReplicas(Program):
@@ -156,7 +165,7 @@ class AssumeEqualAcrossReplicas(Program):
 
     def __init__(self, tensor: Tensor, name: str = "") -> None:
         super().__init__(name)
-        self.tensor = tensor
+        self.tensor = an_instance(tensor, Tensor, "the argument", "give a tensor")
 
 
 class CrossReplicaCopy(Program):
@@ -168,6 +177,9 @@ class CrossReplicaCopy(Program):
         self, src: Tensor, dst: Tensor, replica_map: dict[int, int], name: str = ""
     ) -> None:
         super().__init__(name)
+        for t, what in ((src, "source"), (dst, "destination")):
+            an_instance(t, Tensor, f"the {what} of a copy", "give a tensor")
+        _check_replica_map(replica_map)
         if src.dtype is not dst.dtype or src.numel != dst.numel:
             fail(TensorTypeError, f"copy across replicas of {src!r} to {dst!r}")
         check_writable(dst, "the destination of a copy")
@@ -176,6 +188,16 @@ class CrossReplicaCopy(Program):
         self.src = src
         self.dst = dst
         self.replica_map = dict(replica_map)
+
+
+def _check_replica_map(replica_map: object) -> None:
+    """A dict from replica to replica."""
+    remedy = "give a dict from replica to replica"
+    if not isinstance(replica_map, dict):
+        fail(TensorTypeError, f"the replica map is {replica_map!r}", remedy)
+    for pair in cast("dict[object, object]", replica_map).items():
+        if min(whole_numbers(pair, "replicas")) < 0:
+            fail(TensorIndexError, f"a copy from replica {pair[0]} to {pair[1]}", remedy)
 
 
 def check_scalar(tensor: Tensor, what: str, kinds: str) -> None:

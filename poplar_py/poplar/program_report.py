@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from poplar_py.poplar.errors import (
-    TensorCreationError,
-    TensorTypeError,
-)
-from poplar_py.poplar.faults import fail
+from poplar_py.poplar.enums import SyncType
+from poplar_py.poplar.errors import TensorCreationError, TensorIndexError, TensorTypeError
+from poplar_py.poplar.faults import a_text, an_instance, fail, whole_number, whole_numbers
+from poplar_py.poplar.program_core import Program, a_program
+from poplar_py.poplar.program_data import check_scalar, check_writable
 from poplar_py.poplar.tensor import Tensor
+from poplar_py.types import u32
 
-if TYPE_CHECKING:
-    pass
-
-from poplar_py.poplar.program_core import Program
-from poplar_py.poplar.program_data import check_scalar
+FLOAT_FORMATS = ("auto", "fixed", "scientific", "none")
 
 
 class PrintTensorFmt:
@@ -43,6 +38,14 @@ class PrintTensorFmt:
         open_bracket: str = "[",
         close_bracket: str = "]",
     ) -> None:
+        counts = (threshold, edge_items, max_line_width, precision)
+        if min(whole_numbers(counts, "the numbers of a format")) < 0:
+            fail(TensorIndexError, f"a format with the numbers {counts}", "give them from 0 on")
+        for text in (float_format, separator, open_bracket, close_bracket):
+            a_text(text, "a text of a format")
+        if float_format not in FLOAT_FORMATS:
+            remedy = f"one of {', '.join(FLOAT_FORMATS)}"
+            fail(TensorTypeError, f"unknown float format {float_format!r}", remedy)
         self.threshold = threshold
         self.edge_items = edge_items
         self.max_line_width = max_line_width
@@ -61,21 +64,25 @@ class PrintTensor(Program):
     def __init__(
         self,
         title: str | Tensor,
-        tensor: Tensor | PrintTensorFmt | None = None,
-        fmt: PrintTensorFmt | None = None,
+        tensor: Tensor | PrintTensorFmt | str | None = None,
+        fmt: PrintTensorFmt | str | None = None,
         name: str = "",
     ) -> None:
+        if isinstance(title, Tensor):  # without a title all else moves one place on
+            given = (tensor, fmt, name)
+            title, tensor = "", title
+        else:
+            given = (fmt, name)
+        self.fmt: PrintTensorFmt | None = None
+        for x in given:
+            if isinstance(x, str):
+                name = x or name
+            elif x is not None:
+                what = "the format of a PrintTensor"
+                self.fmt = an_instance(x, PrintTensorFmt, what, "give a PrintTensorFmt")
         super().__init__(name)
-        if isinstance(title, Tensor):
-            self.title, self.tensor = "", title
-            self.fmt = tensor if isinstance(tensor, PrintTensorFmt) else fmt
-            return
-        if not isinstance(tensor, Tensor):
-            fail(TensorTypeError, "PrintTensor needs a tensor")
-        self.title, self.tensor, self.fmt = title, tensor, fmt
-
-
-SYNC_TYPES = ("internal", "external", "global")
+        self.title = a_text(title, "the title of a PrintTensor")
+        self.tensor = an_instance(tensor, Tensor, "what is printed", "give a tensor")
 
 
 class Sync(Program):
@@ -83,11 +90,12 @@ class Sync(Program):
 
     __slots__ = ("kind",)
 
-    def __init__(self, kind: str = "internal", name: str = "") -> None:
+    def __init__(self, kind: str = SyncType.INTERNAL, name: str = "") -> None:
         super().__init__(name)
-        if kind.lower() not in SYNC_TYPES:
-            fail(TensorCreationError, f"unknown sync {kind!r}", f"one of {', '.join(SYNC_TYPES)}")
-        self.kind = kind.lower()
+        kind = a_text(kind, "the kind of a sync").lower()
+        if kind not in list(SyncType):
+            fail(TensorCreationError, f"unknown sync {kind!r}", f"one of {', '.join(SyncType)}")
+        self.kind = str(kind)
 
 
 class ErrorProgram(Program):
@@ -97,7 +105,9 @@ class ErrorProgram(Program):
 
     def __init__(self, message: str, tensor: Tensor | None = None, name: str = "") -> None:
         super().__init__(name)
-        self.message = message
+        self.message = a_text(message, "the message of an ErrorProgram")
+        if tensor is not None:
+            an_instance(tensor, Tensor, "the tensor of an ErrorProgram", "give a tensor")
         self.tensor = tensor
 
 
@@ -108,7 +118,7 @@ class Abort(Program):
 
     def __init__(self, message: str = "", name: str = "") -> None:
         super().__init__(name)
-        self.message = message
+        self.message = a_text(message, "the message of an Abort")
 
 
 class AbortOnCondition(Program):
@@ -120,7 +130,7 @@ class AbortOnCondition(Program):
         super().__init__(name)
         check_scalar(predicate, "the predicate", "biu")
         self.predicate = predicate
-        self.message = message
+        self.message = a_text(message, "the message of an AbortOnCondition")
 
 
 class CycleCount(Program):
@@ -130,9 +140,13 @@ class CycleCount(Program):
 
     def __init__(self, body: Program | None, tensor: Tensor, tile: int, name: str = "") -> None:
         super().__init__(name)
-        self.body = body
-        self.tensor = tensor
-        self.tile = tile
+        self.body = None if body is None else a_program(body, "what is counted")
+        self.tensor = an_instance(tensor, Tensor, "the place of a cycle count", "give a tensor")
+        if tensor.dtype is not u32 or tensor.numel != 2:
+            remedy = "give two unsigned ints"
+            fail(TensorTypeError, f"the place of a cycle count is {tensor!r}", remedy)
+        check_writable(tensor, "the place of a cycle count")
+        self.tile = whole_number(tile, "the tile of a cycle count")
 
     def children(self) -> list[Program]:
         return [] if self.body is None else [self.body]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from poplar_py.poplar.errors import TensorIndexError, UnknownField
+from poplar_py.poplar.faults import a_text, fail, whole_number
+
 if TYPE_CHECKING:
     from poplar_py.poplar.pending import PendingGroup
 
@@ -20,7 +23,7 @@ class VertexRef:
         self.index = index
 
     def __getitem__(self, name: str) -> FieldRef:
-        return FieldRef(self.group, self.index, name)
+        return FieldRef(self.group, self.index, name if type(name) is str else _name(name))
 
     def __repr__(self) -> str:
         return f"<vertex {self.index} of {self.group.codelet.name}>"
@@ -38,4 +41,15 @@ class FieldRef:
         self.sub = sub
 
     def __getitem__(self, i: int) -> FieldRef:
-        return FieldRef(self.group, self.index, self.name, i)
+        at = whole_number(i, f"an index of field {self.name!r}")
+        if at < 0:
+            fail(TensorIndexError, f"index {at} of field {self.name!r}", "count from 0")
+        return FieldRef(self.group, self.index, self.name, at)
+
+    def __repr__(self) -> str:
+        at = "" if self.sub < 0 else f"[{self.sub}]"
+        return f"<field {self.name!r}{at} of vertex {self.index} of {self.group.codelet.name}>"
+
+
+def _name(name: object) -> str:
+    return a_text(name, "the name of a field", UnknownField)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.poplar.errors import InvalidTileMapping
-from poplar_py.poplar.faults import fail
+from poplar_py.poplar.faults import fail, whole_numbers
 from poplar_py.poplar.graph import Graph
 from poplar_py.poplar.mapping import TensorMapping
 from poplar_py.poplar.vertex_ref import VertexRef
@@ -83,11 +83,13 @@ def virtual_graph(
 
     Raises InvalidTileMapping for tiles the parent does not have, and for one listed twice.
     """
-    if isinstance(begin, int):
+    if isinstance(begin, (int, np.integer)):
         last = parent.num_tiles if end is None else end
-        tiles = np.arange(begin, max(begin, last), dtype=np.int32)
+        first, last = whole_numbers((begin, last), "the tiles of a graph", InvalidTileMapping)
+        inside = 0 <= first < last <= parent.num_tiles
+        tiles = np.arange(first, last if inside else first)
     else:
-        tiles = np.asarray(begin, np.int32)
+        tiles = np.array(whole_numbers(begin, "the tiles of a graph", InvalidTileMapping), np.int64)
     inside = len(tiles) and int(tiles.min()) >= 0 and int(tiles.max()) < parent.num_tiles
     if not inside or len(np.unique(tiles)) != len(tiles):
         fail(
@@ -95,4 +97,4 @@ def virtual_graph(
             f"no virtual graph of these {len(tiles)} tiles",
             f"give distinct tiles from 0 to {parent.num_tiles - 1}",
         )
-    return VirtualGraph(parent, tiles)
+    return VirtualGraph(parent, tiles.astype(np.int32))

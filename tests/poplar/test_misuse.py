@@ -57,7 +57,7 @@ NO_PROGRAMS: list[Callable[[Tensor], Any]] = [
     lambda v: 3,
     lambda v: [None],
     lambda v: Sequence(None),  # type: ignore[arg-type]
-    lambda v: Sequence("text"),  # type: ignore[arg-type]
+    lambda v: Sequence(3),  # type: ignore[arg-type]
     lambda v: Repeat(3, None),  # type: ignore[arg-type]
     lambda v: Execute(None),  # type: ignore[arg-type]
     lambda v: Call(None),  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from poplar_py.poplar import Edges, Graph, Target, Tensor, align_views, concat
-from poplar_py.poplar.clone import METHODS
+from poplar_py.poplar.enums import TensorCloneMethod
 from poplar_py.poplar.layout import memory_order, reorder_to_simplify, sorted_contiguous_regions
 from poplar_py.types import f32
 
@@ -132,7 +132,7 @@ def test_mapping_and_clone(seed: int) -> None:
         for b, e, k in zip(m.begin, m.end, m.tile, strict=True):
             got[b:e] = k
         assert np.array_equal(got, tile_of[a.ravel()])
-        for method in METHODS:
+        for method in list(TensorCloneMethod):
             c = g.clone(t, method=method)
             assert c.shape == t.shape
             m = g.get_tile_mapping(c, require_complete=False)
