@@ -64,13 +64,17 @@ class _Value:
 
 
 _found: dict[str, Concat | None] = {}
+_MOST_FOUND = 4096
 
 
 def concat_of(codelet: Codelet) -> Concat | None:
     """How neighbours of a built-in codelet may be put together, or None; kept by digest."""
-    if codelet.digest not in _found:
-        _found[codelet.digest] = _by_name(codelet) or _cached(codelet)
-    return _found[codelet.digest]
+    if codelet.digest in _found:
+        return _found[codelet.digest]
+    if len(_found) >= _MOST_FOUND:
+        _found.clear()
+    found = _found[codelet.digest] = _by_name(codelet) or _cached(codelet)
+    return found
 
 
 def _by_name(codelet: Codelet) -> Concat | None:

@@ -10,6 +10,7 @@ import ast
 from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from poplar_py.codelets.lowering import Lowering
@@ -32,7 +33,8 @@ class _Plan:
     names: tuple[str, ...]
 
 
-_plans: dict[ast.expr, _Plan | None] = {}
+_plans: WeakKeyDictionary[ast.expr, _Plan | None] = WeakKeyDictionary()
+"""By node: a plan goes when the source it was made for goes."""
 
 
 def fold(low: Lowering, node: ast.expr) -> int | float | bool | None:
@@ -89,8 +91,6 @@ def _make(node: ast.expr) -> _Plan | None:
     if tree is not None:
         code = compile(ast.fix_missing_locations(ast.Expression(tree)), "<constant>", "eval")
         plan = _Plan(code, tuple(dict.fromkeys(names)))
-    if len(_plans) > 50_000:
-        _plans.clear()
     _plans[node] = plan
     return plan
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from poplar_py.codelets.codelet_ir import Expr, Field, Stmt, Ty
 from poplar_py.codelets.errors import CodeletError, place
@@ -120,7 +121,7 @@ class Frame:
     bare_return: bool = False
 
 
-_stored: dict[ast.AST, frozenset[str]] = {}
+_stored: WeakKeyDictionary[ast.AST, frozenset[str]] = WeakKeyDictionary()
 
 
 def stored_names(node: ast.For | ast.While | ast.FunctionDef) -> frozenset[str]:
