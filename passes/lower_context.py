@@ -57,7 +57,6 @@ class LowerContext:
         self._arrays: dict[Value, Array] = {}
         self._uploads: dict[Value, Tensor] = {}
         self._parts: dict[int, Graph] = {}
-        self._names: dict[str, int] = {}
 
     # ------------------------------------------------------------------ values
     def tensor(self, value: Value) -> Tensor:

@@ -80,8 +80,6 @@ MEMORY_BYTES, ERROR_LINE = 6, 7
 CTX_WORDS = 16
 ERROR_PROGRAM = 100
 """Error code of FAIL and ABORT_IF; the row word then holds the message id."""
-ERROR_HOST = 101
-"""A host function asked to stop."""
 ERROR_REMOTE = 102
 """A row number of a remote buffer out of range."""
 ERROR_MEETING = 103

@@ -28,7 +28,6 @@ _TWO_OVER_PI = (
 )  # fmt: skip
 """The binary digits of 2 / pi. The table in the code starts with 64 zeros."""
 _TABLE = "@two_over_pi"
-_MASK53 = (1 << 53) - 1
 
 
 @dataclass(frozen=True, slots=True)

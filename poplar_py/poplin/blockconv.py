@@ -247,7 +247,7 @@ def _stream(job: Job, w: npt.NDArray[Any], plan: Plan, reduced: Reduced) -> npt.
     if job.planar:
         return planar_stream(w, plan.nb, plan.problem.out_blocks)
     out_blocks = plan.problem.out_blocks
-    return stream_array(w, job.params.groups, job.shape.c, plan.nb, out_blocks, reduced)
+    return stream_array(w, job.params.groups, plan.nb, out_blocks, reduced)
 
 
 def _computed_weights(

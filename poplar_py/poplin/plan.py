@@ -172,7 +172,7 @@ def _families(p: Problem) -> Iterator[Cuts]:
                 yield Cuts(px[fits], nb[fits], splits[fits], steps, by_inputs)
 
 
-def _even(p: Problem, cuts: Cuts, lay: Layout) -> npt.NDArray[np.bool_]:
+def _even(p: Problem, cuts: Cuts) -> npt.NDArray[np.bool_]:
     """Whether weights that fill a good part of the tiles lie evenly on them."""
     groups = p.out_blocks // cuts.nb * cuts.splits
     fullest = -(-groups // p.tiles) * piece_bytes(p, cuts)
@@ -201,7 +201,7 @@ def _plan_within(p: Problem, bound: float) -> Plan | None:
         good = (nbytes <= bound) & (piece_bytes(p, cuts) <= max(PIECE_LIMIT, bound))
         if not good.any():
             continue
-        for wish in (piece_bytes(p, cuts) <= PIECE_LIMIT, _even(p, cuts, lay)):
+        for wish in (piece_bytes(p, cuts) <= PIECE_LIMIT, _even(p, cuts)):
             good = good & wish if (good & wish).any() else good
         i, compute, exchange, reduction, host = _best(p, cuts, lay, good)
         return Plan(

@@ -49,7 +49,7 @@ def reduced_blocks(channels: int, outputs: int, groups: int, nb: int, out_blocks
 
 
 def stream_array(
-    w: npt.NDArray[Any], groups: int, channels: int, nb: int, out_blocks: int, reduced: Reduced
+    w: npt.NDArray[Any], groups: int, nb: int, out_blocks: int, reduced: Reduced
 ) -> npt.NDArray[Any]:
     """w [O, C/groups, kernel rows, kw] as [groups of nb][blocks][rows][16][nb][kw][16]."""
     outputs, per_in, rows, kw = w.shape
