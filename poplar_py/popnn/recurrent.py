@@ -21,7 +21,7 @@ from poplar_py.popops.dynamic import dynamic_slice, slice_table, update_table
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import fill
-from poplar_py.popops.scattering import create_update_table
+from poplar_py.popops.tables import create_update_table
 from poplar_py.types import i32
 
 if TYPE_CHECKING:
