@@ -6,7 +6,7 @@ new tensor unless it says in place.
 
 from __future__ import annotations
 
-from poplar_py.popops import cycles, rearrange
+from poplar_py.popops import cycles, embedding, rearrange
 from poplar_py.popops.arithmetic import (
     abs,
     acos,
@@ -84,6 +84,7 @@ from poplar_py.popops.dynamic import dynamic_slice, dynamic_update, slice_table,
 from poplar_py.popops.elementwise import map, map_in_place, map_with_output
 from poplar_py.popops.extra import (
     cast_with_output,
+    create_indices_tensor,
     create_slice_tensor,
     create_sliceable_tensor,
     dynamic_slice_with_output,
@@ -109,8 +110,10 @@ from poplar_py.popops.row_scalars import (
     sequence_slice,
     update_scalar_in_rows,
 )
-from poplar_py.popops.scattering import UpdateTable, create_update_table, multi_update, scatter
+from poplar_py.popops.scattering import multi_update, scatter
 from poplar_py.popops.search import arg_max, arg_min, cumulative, sort, top_k
+from poplar_py.popops.slice_plan import SlicePlan
+from poplar_py.popops.tables import UpdateTable, create_update_table
 from poplar_py.popops.truth import (
     check_accuracy_when_cast,
     eq_in_place,
@@ -257,6 +260,7 @@ from poplar_py.popops.variants import (
 
 __all__ = [
     "CircBuf",
+    "SlicePlan",
     "UpdateTable",
     "abs",
     "abs_in_place",
@@ -315,6 +319,7 @@ __all__ = [
     "cosh",
     "counted_for_loop",
     "counted_loop",
+    "create_indices_tensor",
     "create_slice_tensor",
     "create_sliceable_tensor",
     "create_table",
@@ -327,6 +332,7 @@ __all__ = [
     "dynamic_slice",
     "dynamic_slice_with_output",
     "dynamic_update",
+    "embedding",
     "encode_one_hot",
     "eq",
     "eq_in_place",

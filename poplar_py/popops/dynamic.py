@@ -16,9 +16,9 @@ from poplar_py.poplar.errors import TensorIndexError
 from poplar_py.poplar.faults import fail
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.fill import iota
-from poplar_py.popops.gathering import PART, as_i32, multi_slice
+from poplar_py.popops.gathering import as_i32, multi_slice
 from poplar_py.popops.offsets import as_offsets, axis_of
-from poplar_py.popops.scattering import UpdateTable, writable_table
+from poplar_py.popops.tables import PART, UpdateTable, writable_table
 from poplar_py.poputil.boxes import divisor_at_most
 from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles

@@ -18,14 +18,18 @@ from poplar_py.popops.offsets import axis_of
 from poplar_py.popops.reduction import reduce, reduction_kind
 from poplar_py.popops.scattering import multi_update
 from poplar_py.popops.search import sort, top_k
+from poplar_py.popops.slice_plan import SlicePlan, check_plan
+from poplar_py.popops.tables import table_of_parts
 from poplar_py.popops.truth import LOG_ADD
-from poplar_py.types import DType, i32
+from poplar_py.poputil.layout import fresh
+from poplar_py.types import DType, i32, u32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
 
 __all__ = [
     "cast_with_output",
+    "create_indices_tensor",
     "create_slice_tensor",
     "create_sliceable_tensor",
     "dynamic_slice_with_output",
@@ -100,8 +104,17 @@ def create_sliceable_tensor(
     shape: Sequence[int],
     dims: Sequence[int],
     name: str = "sliceable",
+    plan: SlicePlan | None = None,
 ) -> Tensor:
-    """A variable whose elements along `dims` lie on one tile, so that slices need no exchange."""
+    """A variable whose elements along `dims` lie on one tile, so that slices need no exchange.
+
+    With a plan it is a table [entries, width] laid out as the plan says. Raises ShapeError and
+    TypeMismatch for a plan of another table.
+    """
+    if plan is not None:
+        check_plan(plan, dtype, shape)
+        size = (plan.entries, plan.width)
+        return table_of_parts(graph, dtype, size, (plan.cols, plan.rows), name).tensor
     rank = len(shape)
     order = [d for d in range(rank) if d not in dims] + list(dims)
     inverse = np.argsort(order).tolist()
@@ -116,6 +129,21 @@ def create_sliceable_tensor(
         part = flat.slice(tile * share, min(rows, (tile + 1) * share), 0)
         graph.set_tile_mapping(part, tile)
     return var.dim_shuffle(inverse)
+
+
+def create_indices_tensor(
+    graph: Graph,
+    dims: Sequence[int],
+    count: int,
+    plan: SlicePlan | None = None,
+    name: str = "indices",
+) -> Tensor:
+    """u32 [count, number of dims]: a variable for the offsets of `count` slices.
+
+    Every tile with a part of the table reads all of them, so they are spread evenly; `plan` is
+    taken because programs for PopLibs give it.
+    """
+    return fresh(graph, u32, (count, len(dims)), name)
 
 
 def create_slice_tensor(
@@ -150,13 +178,14 @@ def _multi_update(
     prog: program.Sequence,
     name: str,
     operation: str,
+    plan: SlicePlan | None,
 ) -> None:
     if not isinstance(scale, int | float):
         text = f"mul($0,cast($1,{updates.dtype.name}))"
         updates = map_expr(graph, text, [updates, scale.reshape(())], prog, f"{name}/scale")
     elif scale != 1.0:
         updates = map_expr(graph, f"mul($0,c({float(scale)!r}))", [updates], prog, f"{name}/scale")
-    multi_update(graph, x, indices, updates, prog, name, operation)
+    multi_update(graph, x, indices, updates, prog, name, operation, plan)
 
 
 def multi_update_add(
@@ -167,9 +196,10 @@ def multi_update_add(
     prog: program.Sequence,
     name: str = "multi_update_add",
     scale: float | Tensor = 1.0,
+    plan: SlicePlan | None = None,
 ) -> None:
     """x[indices[m]] += scale * updates[m], rows that repeat included; scale: one element."""
-    _multi_update(graph, x, indices, updates, scale, prog, name, "add")
+    _multi_update(graph, x, indices, updates, scale, prog, name, "add", plan)
 
 
 def multi_update_max(
@@ -179,9 +209,10 @@ def multi_update_max(
     updates: Tensor,
     prog: program.Sequence,
     name: str = "multi_update_max",
+    plan: SlicePlan | None = None,
 ) -> None:
     """x[indices[m]] = max(x[indices[m]], updates[m])."""
-    _multi_update(graph, x, indices, updates, 1.0, prog, name, "max")
+    _multi_update(graph, x, indices, updates, 1.0, prog, name, "max", plan)
 
 
 def multi_update_mul(
@@ -191,9 +222,10 @@ def multi_update_mul(
     updates: Tensor,
     prog: program.Sequence,
     name: str = "multi_update_mul",
+    plan: SlicePlan | None = None,
 ) -> None:
     """x[indices[m]] *= updates[m]."""
-    _multi_update(graph, x, indices, updates, 1.0, prog, name, "mul")
+    _multi_update(graph, x, indices, updates, 1.0, prog, name, "mul", plan)
 
 
 def encode_one_hot(

@@ -19,6 +19,8 @@ from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.mapping import Mapping
 from poplar_py.popops.offsets import as_offsets, axis_of
+from poplar_py.popops.slice_plan import SlicePlan, check_plan
+from poplar_py.popops.tables import PART, table_of_parts, table_where_it_lies
 from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
 from poplar_py.poputil.layout import compact, fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from poplar_py.types import DType
 
 __all__ = [
-    "PART",
     "GatherPlan",
     "constant_table",
     "create_table",
@@ -38,8 +39,6 @@ __all__ = [
 ]
 
 Ints = npt.NDArray[np.int64]
-PART = 24576
-"""Most elements of a table part, and of a vertex's results."""
 
 
 @dataclass(frozen=True)
@@ -119,45 +118,102 @@ def gather(
 
 
 def multi_slice(
-    graph: Graph, table: Tensor, indices: Tensor, prog: program.Sequence, name: str = ""
+    graph: Graph,
+    table: Tensor,
+    indices: Tensor,
+    prog: program.Sequence,
+    name: str = "",
+    plan: SlicePlan | None = None,
 ) -> Tensor:
-    """Rows `indices[n]` (integers) of table [rows, width]: [n, width]."""
+    """Rows `indices[n]` (integers) of table [rows, width]: [n, width].
+
+    With a plan every part of the table is read where the plan puts it; a table that lies elsewhere
+    is moved there first. Raises ShapeError and TypeMismatch for a plan of another table.
+    """
     name = name or "multi_slice"
+    if plan is not None:
+        check_plan(plan, table.dtype, table.shape)
+        if indices.numel:
+            return _planned_slice(graph, table, indices, plan, prog, name)
     rows, width = table.shape
     count = indices.numel
     if count == 0 or width == 0:
         return fresh(graph, table.dtype, (count, width), name)
     indices = as_offsets(graph, indices, prog, name)
-    plan = plan_gather(rows, width, count, graph.num_tiles)
-    blocks = width // plan.cols
+    own = plan_gather(rows, width, count, graph.num_tiles)
+    blocks = width // own.cols
     table = compact(graph, table, prog, f"{name}/table")
-    stored = table.reshape((rows, blocks, plan.cols)).dim_shuffle((1, 0, 2))
-    parts = -(-rows // plan.rows)
-    lo, size = grid_boxes((parts, blocks, count), (1, 1, plan.count))
-    base = lo[:, 0] * plan.rows
-    held = np.minimum(plan.rows, rows - base)
-    if plan.count < count:
+    stored = table.reshape((rows, blocks, own.cols)).dim_shuffle((1, 0, 2))
+    parts = -(-rows // own.rows)
+    lo, size = grid_boxes((parts, blocks, count), (1, 1, own.count))
+    base = lo[:, 0] * own.rows
+    held = np.minimum(own.rows, rows - base)
+    if own.count < count:
         tile = spread_tiles(graph, len(lo))
     else:
-        tile = place_near(graph, stored.flatten(), (lo[:, 1] * rows + base) * plan.cols)
-    result = size[:, 2] * plan.cols
+        tile = place_near(graph, stored.flatten(), (lo[:, 1] * rows + base) * own.cols)
+    result = size[:, 2] * own.cols
     out = graph.add_variable(
-        table.dtype, (parts, blocks, count, plan.cols), name, mapping=interval_mapping(result, tile)
+        table.dtype, (parts, blocks, count, own.cols), name, mapping=interval_mapping(result, tile)
     )
     end = np.cumsum(result)
     box_lo = np.stack([lo[:, 1], base, np.zeros_like(base)], axis=1)
-    box = np.stack([np.ones_like(base), held, np.full_like(base, plan.cols)], axis=1)
+    box = np.stack([np.ones_like(base), held, np.full_like(base, own.cols)], axis=1)
     edges = {
         "out": Edges.flat(out.flatten(), end - result, end),
         "x": Edges.boxes(stored, box_lo, box),
         "index": Edges.flat(indices, lo[:, 2], lo[:, 2] + size[:, 2]),
     }
-    state = {"cols": plan.cols, "base": as_i32(base), "rows": as_i32(held), "total": rows}
+    state = {"cols": own.cols, "base": as_i32(base), "rows": as_i32(held), "total": rows}
     cs = graph.add_compute_set(name)
     graph.add_vertices(cs, f"popops::Gather<{table.dtype.name}>", tile, edges, state, name=name)
     prog.add(program.Execute(cs))
-    picked = out.index(0) if parts == 1 else _pick(graph, out, indices, plan.rows, prog, name)
+    picked = out.index(0) if parts == 1 else _pick(graph, out, indices, own.rows, prog, name)
     return picked.dim_shuffle((1, 0, 2)).reshape((count, width))
+
+
+def _planned_slice(
+    graph: Graph,
+    table: Tensor,
+    indices: Tensor,
+    plan: SlicePlan,
+    prog: program.Sequence,
+    name: str,
+) -> Tensor:
+    """`multi_slice` with the parts of a plan: the workers of a part's tile share the indices."""
+    cut, count = (plan.cols, plan.rows), indices.numel
+    held = table_where_it_lies(graph, table, cut)
+    if held is None:
+        held = table_of_parts(graph, table.dtype, (plan.entries, plan.width), cut, f"{name}/table")
+        prog.add(program.Copy(table, held.tensor))
+    index = as_offsets(graph, indices, prog, name)
+    blocks, parts = plan.width // plan.cols, -(-plan.entries // plan.rows)
+    share = min(count, max(1, PART // plan.cols), max(16, -(-count // graph.target.num_workers)))
+    lo, size = grid_boxes((blocks, parts, count), (1, 1, share))
+    part = lo[:, 0] * parts + lo[:, 1]
+    result = size[:, 2] * plan.cols
+    end = np.cumsum(result)
+    mapping = interval_mapping(result, held.tile[part])
+    out = graph.add_variable(table.dtype, (blocks, parts, count, plan.cols), name, mapping=mapping)
+    begin = (np.cumsum(held.held) - held.held) * plan.cols
+    edges = {
+        "out": Edges.flat(out.flatten(), end - result, end),
+        "x": Edges.flat(held.flat, begin[part], begin[part] + held.held[part] * plan.cols),
+        "index": Edges.flat(index, lo[:, 2], lo[:, 2] + size[:, 2]),
+    }
+    state = {
+        "cols": plan.cols,
+        "base": as_i32(held.base[part]),
+        "rows": as_i32(held.held[part]),
+        "total": plan.entries,
+    }
+    cs = graph.add_compute_set(name)
+    codelet = f"popops::Gather<{table.dtype.name}>"
+    graph.add_vertices(cs, codelet, held.tile[part], edges, state, name=name)
+    prog.add(program.Execute(cs))
+    found = out.dim_shuffle((1, 0, 2, 3))
+    picked = found.index(0) if parts == 1 else _pick(graph, found, index, plan.rows, prog, name)
+    return picked.dim_shuffle((1, 0, 2)).reshape((count, plan.width))
 
 
 def _pick(

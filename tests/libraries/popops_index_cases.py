@@ -163,11 +163,19 @@ def _table(constant: bool) -> Case:
     return case
 
 
-def _updated(x: Array, where: Array, updates: Array, operation: str, scale: float = 1) -> Array:
+def updated(x: Array, where: Array, updates: Array, operation: str, scale: float = 1) -> Array:
     out = x.astype(np.float64)
     for row, value in zip(where.tolist(), updates.astype(np.float64), strict=True):
         out[row] = JOIN[operation](out[row], scale * value) if operation in JOIN else value
     return out
+
+
+def _indices(lab: Lab) -> None:
+    x = lab.values((lab.pick(1, 70), lab.pick(1, 40)))
+    where = lab.values((lab.pick(1, 40), 1), 0, len(x) - 1, u32)
+    made = lab.put(where, like=popops.create_indices_tensor(lab.graph, [0], len(where)))
+    out = popops.multi_slice(lab.graph, lab.put(x), made, lab.prog)
+    lab.expect(out, x[where[:, 0].astype(np.int64)], exact=True)
 
 
 def _scatter(lab: Lab) -> None:
@@ -179,7 +187,7 @@ def _scatter(lab: Lab) -> None:
         out = popops.scatter(
             lab.graph, t, lab.put(where), lab.put(updates), lab.prog, reduction=operation
         )
-        lab.expect(out, _updated(x, where, updates, operation), exact=True)
+        lab.expect(out, updated(x, where, updates, operation), exact=True)
         lab.expect(t, x, exact=True)
 
 
@@ -192,7 +200,7 @@ def _multi_update(lab: Lab) -> None:
         popops.multi_update(
             lab.graph, t, lab.put(where), lab.put(updates), lab.prog, operation=operation
         )
-        lab.expect(t, _updated(x, where, updates, operation), exact=True)
+        lab.expect(t, updated(x, where, updates, operation), exact=True)
 
 
 def _multi_update_by(operation: str) -> Case:
@@ -209,7 +217,7 @@ def _multi_update_by(operation: str) -> Case:
             t = lab.put(x)
             call = getattr(popops, f"multi_update_{operation}")
             call(lab.graph, t, lab.put(where), lab.put(updates), lab.prog, **note)
-            lab.expect(t, _updated(x, where, updates, operation, scale), exact=True)
+            lab.expect(t, updated(x, where, updates, operation, scale), exact=True)
 
     return case
 
@@ -289,6 +297,7 @@ CASES: dict[str, Case] = {
     "create_slice_tensor": _slice_tensor,
     "gather": _gather,
     "multi_slice": _multi_slice,
+    "create_indices_tensor": _indices,
     "create_table": _table(False),
     "constant_table": _table(True),
     "scatter": _scatter,

@@ -20,6 +20,7 @@ CASE_FILES = {
     "popops": (
         "popops_elementwise_cases", "popops_index_cases", "popops_tensor_cases",
     ),
+    "popops.embedding": ("popops_embedding_cases",),
     "popops.rearrange": ("popops_rearrange_cases",),
     "poplin": ("poplin_cases",),
     "popnn": ("popnn_cases",),
