@@ -143,6 +143,7 @@ def _setstate(k: Kernel, s: Stmt) -> None:
 
 
 def _prefetch(k: Kernel, s: Stmt) -> None:
+    level = 3 - (len(s.args) == 3)  # what a later vertex reads goes to the second cache
     if len(s.args) == 3:
         pointer = _later_address(k, s)
     else:  # the run must be one of its list; where in memory the hint points to does not matter
@@ -151,7 +152,7 @@ def _prefetch(k: Kernel, s: Stmt) -> None:
         element = memory_type(s.args[0].ty)
         pointer = k.e.op(f"getelementptr {element}, ptr {start}, i64 {position}")
     k.e.declares.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
-    k.e.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+    k.e.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {level}, i32 1)")
 
 
 def _later_address(k: Kernel, s: Stmt) -> str:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Blocks", "Finish", "Group", "base_of"]
 
-TOUCH_ROWS = 3
-"""Rows of pixels a 1 x 1 block asks for ahead of time."""
+TOUCH_ROWS = 3, 1
+"""Rows of pixels that a 1 x 1 block, or a wider one, asks for ahead of time."""
 NEAR_CACHE = 768 * 1024
 """Bytes of inputs that stay in a core's own caches; larger ones are worth asking for."""
 MOST_HINTS = 16
@@ -279,7 +279,7 @@ class Blocks:
         items = len(g.x0) * self.rows
         share = (len(g.ptr) - 1) * items // max(len(g.og), 1)
         pixels = p.rows * p.width * p.stride**2 * p.in_blocks * p.chans * self.dtype.size
-        touch = TOUCH_ROWS if pixels > NEAR_CACHE and p.kernel_width == 1 else 0
+        touch = TOUCH_ROWS[p.kernel_width > 1] if pixels > NEAR_CACHE else 0
         none: dict[str, Ints | int] = {"ahead": 0, "line": 0, "lines": 0, "touch": touch}
         if self.plan.by_rows or self.plan.output_groups * self.plan.splits < 4:
             return none

@@ -78,7 +78,8 @@ class TileEngine:
             ask=check_uninitialised,
             merge=mergeable(executable, checked=checked) if merge_vertices else None,
         )
-        self._arena = Arena(executable.arena_bytes, replicas)
+        filled = int(executable.memory.data.sum())
+        self._arena = Arena(executable.arena_bytes, replicas, filled)
         self._reason = ""
         self._running = threading.Lock()
         self._runner = 0

@@ -33,7 +33,7 @@ def asked(exe: Executable, t: Table, threads: int) -> tuple[int, int]:
     layout = row_layout(exe.codelets[int(t.kernel[7:])].fields, exe.wide)
     at = {name: layout.slot(name).word for name in ("w", "ahead", "line", "lines", "x", "out")}
     groups = covered = 0
-    for part in split_threads(t.order, t.cost, threads):
+    for part in split_threads(t.order, t.cost, threads, t.together):
         length = np.diff(t.ptr)[part]
         words = np.concatenate([t.words[t.ptr[v] : t.ptr[v + 1]] for v in part])
         row = np.cumsum(length) - length
@@ -56,12 +56,14 @@ def asked(exe: Executable, t: Table, threads: int) -> tuple[int, int]:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_next_weights_are_asked_for(threads: int) -> None:
     exe = convolution(512)
-    (table,) = [
+    tables = [
         t
         for t in exe.tables
         if t.kernel.startswith("vertex:")
         and "ConvBlock<float,3,1,1,7,2" in exe.codelets[int(t.kernel[7:])].name
     ]
-    groups, covered = asked(exe, table, threads)
-    assert groups > 16
-    assert covered >= groups - 3 * threads
+    assert [t.stands_for >= 0 for t in tables] == [False, True]  # as planned, and adding in place
+    for table in tables:
+        groups, covered = asked(exe, table, threads)
+        assert groups > 16
+        assert covered >= groups - 3 * threads

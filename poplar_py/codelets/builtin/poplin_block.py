@@ -198,11 +198,11 @@ class ConvBlock(Vertex, Generic[T, KW, S, DX, PX, NB, CB, PITCH, EL, ER, EP, PAR
 
     def ask(self, r, last):
         """Hints: pixels some rows ahead of row `r`, and part of the next weights."""
-        if KW == 1 and self.touch > 0:
+        if PITCH == 16 and self.touch > 0:
             later = min(r + self.touch, last)
             ahead = self.x[later * self.STEP + self.HAS_L]
-            for p in unroll(PX):
-                prefetch(ahead, p * S * PITCH)
+            for p in unroll(PX if KW == 1 else self.WIN - EL - ER):
+                prefetch(ahead, p * 16 * (S if KW == 1 else 1))
         for j in range(self.lines):
             at_line = self.line + r * self.lines + j
             prefetch(self.w, at_line * (64 // size_of(T)), self.ahead)
