@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,12 +31,15 @@ from poplar_py.files import atomic_path
 
 def save_executable(exe: Executable, path: str | Path) -> None:
     """Write a `.pexe`; the file appears whole or not at all. Raises FileError."""
+    _check_path(path)
     with atomic_path(path) as part, part.open("wb") as f:
         write_executable(exe, f)
 
 
 def write_executable(exe: Executable, out: BinaryIO) -> None:
-    """Write the bytes of a `.pexe` to an open binary file."""
+    """Write the bytes of a `.pexe` to an open binary file. Raises FileError."""
+    if not hasattr(out, "write"):
+        raise FileError(f"an executable is written to {out!r}", remedy="give an open binary file")
     arrays: Arrays = {}
     manifest = make_manifest(exe, arrays)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as z:
@@ -47,20 +51,29 @@ def write_executable(exe: Executable, out: BinaryIO) -> None:
                 np.lib.format.write_array(f, np.ascontiguousarray(array), allow_pickle=False)
 
 
-def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
+def load_executable(path: str | PathLike[str], *, trusted: bool = False) -> Executable:
     """Read a `.pexe` and check it. Raises FileError for anything that is not right; every address
     lies inside the arena afterwards. Codelets are compiled with bounds checks, except those called
     built-in whose rows prove that they need none; those of a ``trusted`` file (of the user's own
     cache) that equal built-ins are built-ins again."""
+    _check_path(path)
     return _checked(path, str(path), trusted)
+
+
+def _check_path(path: object) -> None:
+    """Raises FileError for what is no path."""
+    if not isinstance(path, (str, PathLike)):
+        raise FileError(f"{path!r} is no path of a file", remedy="give a text or a Path")
 
 
 def read_executable(source: BinaryIO) -> Executable:
     """As `load_executable`, from an open binary file that can seek."""
+    if not hasattr(source, "read") or not hasattr(source, "seek"):
+        raise FileError(f"an executable is read from {source!r}", remedy="give a binary file")
     return _checked(source, str(getattr(source, "name", "<stream>")), trusted=False)
 
 
-def _checked(source: str | Path | BinaryIO, path: str, trusted: bool) -> Executable:
+def _checked(source: str | PathLike[str] | BinaryIO, path: str, trusted: bool) -> Executable:
     loc = Location(path, 0, 0)
     try:
         with zipfile.ZipFile(source) as z:

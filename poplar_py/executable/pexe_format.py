@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-FORMAT = 4
+FORMAT = 5
 MAX_MANIFEST = 1 << 28
 PLAN = ("at", "data", "bound", "always", "code", "state", "base", "live_bytes")
 STEP = (

@@ -7,12 +7,27 @@ from typing import TYPE_CHECKING
 from poplar_py.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from poplar_py.driver.poplar_engine import Engine, compile_graph
+    from poplar_py.driver.poplar_compile import compile_graph
+    from poplar_py.driver.poplar_engine import Engine
     from poplar_py.executable.executable import Executable
     from poplar_py.poplar import errors, program
     from poplar_py.poplar.cycles import cycle_count, cycle_stamp
-    from poplar_py.poplar.device import Device, DeviceManager, IPUModel
+    from poplar_py.poplar.debug_context import DebugContext
+    from poplar_py.poplar.device import Device, DeviceManager
     from poplar_py.poplar.edges import Edges
+    from poplar_py.poplar.enums import (
+        CodeletFileType,
+        FunctionBufferMappingType,
+        RelativeSyncDelayType,
+        ReplicatedStreamMode,
+        SerializationFormat,
+        SyncType,
+        TargetType,
+        TensorCloneDuplicationMethod,
+        TensorCloneMethod,
+        UpsampleMethod,
+        VariableMappingMethod,
+    )
     from poplar_py.poplar.estimates import VertexIntrospector, VertexPerfEstimate
     from poplar_py.poplar.floating import (
         FloatingPointBehaviour,
@@ -21,6 +36,7 @@ if TYPE_CHECKING:
     )
     from poplar_py.poplar.graph import Graph
     from poplar_py.poplar.groups import ComputeSet, StateVectors, VertexGroup
+    from poplar_py.poplar.ipu_model import IPUModel
     from poplar_py.poplar.layout import AlignedBlock, align_views
     from poplar_py.poplar.mapping import Atlas, Interval, Mapping, TensorMapping
     from poplar_py.poplar.options import OptionFlags
@@ -67,9 +83,11 @@ __all__ = [
     "UNSIGNED_SHORT",
     "AlignedBlock",
     "Atlas",
+    "CodeletFileType",
     "ComputeSet",
     "DType",
     "DataStream",
+    "DebugContext",
     "Device",
     "DeviceManager",
     "Edges",
@@ -78,19 +96,29 @@ __all__ = [
     "FieldRef",
     "FloatingPointBehaviour",
     "Function",
+    "FunctionBufferMappingType",
     "Graph",
     "HostFunction",
     "IPUModel",
     "Interval",
     "Mapping",
     "OptionFlags",
+    "RelativeSyncDelayType",
     "RemoteBuffer",
+    "ReplicatedStreamMode",
+    "SerializationFormat",
     "StateVectors",
     "StreamCallback",
+    "SyncType",
     "Target",
+    "TargetType",
     "Tensor",
+    "TensorCloneDuplicationMethod",
+    "TensorCloneMethod",
     "TensorMapping",
+    "UpsampleMethod",
     "Variable",
+    "VariableMappingMethod",
     "VertexGroup",
     "VertexIntrospector",
     "VertexPerfEstimate",
@@ -108,11 +136,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "poplar_py.driver.poplar_engine": ("Engine", "compile_graph"),
+    "poplar_py.driver.poplar_compile": ("compile_graph",),
+    "poplar_py.driver.poplar_engine": ("Engine",),
     "poplar_py.executable.executable": ("Executable",),
     "poplar_py.poplar.cycles": ("cycle_count", "cycle_stamp"),
-    "poplar_py.poplar.device": ("Device", "DeviceManager", "IPUModel"),
+    "poplar_py.poplar.debug_context": ("DebugContext",),
+    "poplar_py.poplar.device": ("Device", "DeviceManager"),
     "poplar_py.poplar.edges": ("Edges",),
+    "poplar_py.poplar.enums": (
+        "CodeletFileType",
+        "FunctionBufferMappingType",
+        "RelativeSyncDelayType",
+        "ReplicatedStreamMode",
+        "SerializationFormat",
+        "SyncType",
+        "TargetType",
+        "TensorCloneDuplicationMethod",
+        "TensorCloneMethod",
+        "UpsampleMethod",
+        "VariableMappingMethod",
+    ),
     "poplar_py.poplar.estimates": ("VertexIntrospector", "VertexPerfEstimate"),
     "poplar_py.poplar.floating": (
         "FloatingPointBehaviour",
@@ -121,6 +164,7 @@ _HOMES = {
     ),
     "poplar_py.poplar.graph": ("Graph",),
     "poplar_py.poplar.groups": ("ComputeSet", "StateVectors", "VertexGroup"),
+    "poplar_py.poplar.ipu_model": ("IPUModel",),
     "poplar_py.poplar.layout": ("AlignedBlock", "align_views"),
     "poplar_py.poplar.mapping": ("Atlas", "Interval", "Mapping", "TensorMapping"),
     "poplar_py.poplar.options": ("OptionFlags",),

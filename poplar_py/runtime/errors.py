@@ -46,7 +46,9 @@ def raise_for(engine: TileEngine) -> NoReturn:
     if code in _REASONS:
         _raise_tile(engine, code)
     if engine.stop_reason == "timeout":
-        raise RunTimeout("the run took longer than its timeout")
+        raise RunTimeout(
+            "the run took longer than its timeout", remedy="give more seconds, or a smaller batch"
+        )
     if engine.stop_reason == "signal":
         raise Stopped("the run was stopped by a signal")
     if engine.stop_reason:

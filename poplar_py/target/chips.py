@@ -44,9 +44,22 @@ class Chip:
     """Sync of one IPU's tiles."""
     sync_global: Figure
     """Sync of tiles of several IPUs, without the hops between them."""
-    mac_f16_f16: Figure
-    mac_f16_f32: Figure
-    mac_f32: Figure
+    conv_units_f16_f16: Figure
+    """Convolution units for halves into halves."""
+    conv_units_f16_f32: Figure
+    conv_units_f32: Figure
+    conv_depth_f16: Figure
+    """Steps of a unit's pipeline: weights it holds for each element of its input."""
+    conv_depth_f32: Figure
+    conv_elems_f16: Figure
+    """Elements of its input a unit takes in a cycle."""
+    conv_elems_f32: Figure
+    conv_load_bytes_per_cycle: Figure
+    """Coefficients into the units."""
+    rpt_count_max: Figure
+    """Longest hardware repeat."""
+    atomic_store_bytes: Figure
+    """Smallest store that needs no read first."""
     instruction_bytes: Figure
     worker_scratch_bytes: Figure
 
@@ -54,9 +67,24 @@ class Chip:
         """All figures by name."""
         return figures_of(self)
 
+    @property
+    def mac_f16_f16(self) -> Figure:
+        """Multiply-adds of halves into halves, per cycle and tile."""
+        return _mac(self.conv_units_f16_f16, self.conv_elems_f16)
 
-def _mac(value: int, note: str) -> Figure:
-    return Figure(value, "MAC/cycle/tile", "poplibs", note)
+    @property
+    def mac_f16_f32(self) -> Figure:
+        """Multiply-adds of halves into floats, per cycle and tile."""
+        return _mac(self.conv_units_f16_f32, self.conv_elems_f16)
+
+    @property
+    def mac_f32(self) -> Figure:
+        """Multiply-adds of floats, per cycle and tile."""
+        return _mac(self.conv_units_f32, self.conv_elems_f32)
+
+
+def _mac(units: Figure, elems: Figure) -> Figure:
+    return Figure(units.value * elems.value, "MAC/cycle/tile", "derived", "units by elements")
 
 
 GC200 = Chip(
@@ -82,9 +110,16 @@ GC200 = Chip(
     ),
     sync_internal=cycles(118, "elk", "per exchange phase of one IPU, fitted"),
     sync_global=cycles(600, "ipu21-stack", "budget for a sync that leaves the IPU"),
-    mac_f16_f16=_mac(64, "4 cycles for 16 x 16; 249.7 TFLOPS"),
-    mac_f16_f32=_mac(32, "8 units of 4"),
-    mac_f32=_mac(16, "8 cycles for 8 x 16; 62.4 TFLOPS"),
+    conv_units_f16_f16=count(16, "poplibs", "4 cycles for 16 x 16; 249.7 TFLOPS"),
+    conv_units_f16_f32=count(8, "poplibs", "8 units of 4"),
+    conv_units_f32=count(8, "poplibs", "8 cycles for 8 x 16; 62.4 TFLOPS"),
+    conv_depth_f16=count(4, "poplibs", "chains of four"),
+    conv_depth_f32=count(4, "poplibs", "chains of four"),
+    conv_elems_f16=count(4, "poplibs", "64 bits"),
+    conv_elems_f32=count(2, "poplibs", "64 bits"),
+    conv_load_bytes_per_cycle=per_cycle(16, "poplibs", "8 without 128-bit loads"),
+    rpt_count_max=count(4095, "poplibs", "a field of 12 bits"),
+    atomic_store_bytes=bytes_(4, "poplibs", "estimators of multiUpdate"),
     instruction_bytes=bytes_(4, "user-guide", "a dual-issue bundle is two"),
     worker_scratch_bytes=bytes_(48, "user-guide", "WORKER_SCRATCH_SIZE"),
 )
@@ -106,8 +141,8 @@ GC2 = replace(
     element_bytes=bytes_(32 * KIB, "analyser"),
     exchange_bytes_per_cycle=per_cycle(4, "citadel", "6.315 GB/s a tile measured: 3.95"),
     sync_internal=cycles(90, "poplibs", "assumption of a planner; latency 0.133 us end to end"),
-    mac_f16_f16=_mac(32, "as mixed precision: 64 is not reached on Mk1"),
-    mac_f32=_mac(8, "31.1 TFLOPS"),
+    conv_units_f16_f16=count(8, "poplibs", "as mixed precision: 64 MACs are not reached on Mk1"),
+    conv_units_f32=count(4, "poplibs", "31.1 TFLOPS"),
 )
 
 CHIPS: dict[str, Chip] = {c.name: c for c in (GC2, GC200, BOW)}

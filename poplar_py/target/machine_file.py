@@ -39,8 +39,9 @@ def load_system(path: str | Path) -> System:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or reason_of(error)
         raise FileError(
-            f"cannot read machine file {name!r}: {reason_of(error)}", Location(name, 0, 0)
+            f"cannot read machine file {name!r}: {reason}", Location(name, 0, 0)
         ) from None
     try:
         data: dict[str, Any] = tomllib.loads(text)

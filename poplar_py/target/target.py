@@ -16,6 +16,9 @@ from poplar_py.types import DType, limits
 
 T = TypeVar("T")
 
+VERSIONS = {"ipu1": "gc2", "ipu2": "gc200", "ipu21": "gc200"}
+"""Poplar's IPU versions and the chips that stand for them."""
+
 MAX_TILES_PER_IPU = 1 << 16
 MAX_IPUS = 1 << 12
 
@@ -66,6 +69,7 @@ class Target:
         Raises OptionError for an unknown chip or counts out of range.
         """
         known = chip if isinstance(chip, Chip) else _lookup(CHIPS, chip, "chip")
+        ipus = _within(ipus, MAX_IPUS, "the number of IPUs")
         base = SYSTEMS["ipu" if ipus == 1 else "m2000" if ipus <= 16 else "pod64"]
         system = replace(
             base, name=known.name, chip=known, num_ipus=ipus, ipus_per_machine=min(ipus, 4)
@@ -171,8 +175,8 @@ class Target:
         return int(self.chip.data_path_bytes.value) // 2
 
     def get_atomic_store_granularity(self) -> int:
-        """Smallest store in bytes that needs no read first (poplibs estimators)."""
-        return 4
+        """Smallest store in bytes that needs no read first."""
+        return int(self.chip.atomic_store_bytes.value)
 
     def get_tiles_per_shared_exchange_bus(self) -> int:
         return int(self.chip.tiles_per_exchange_bus.value)
@@ -206,23 +210,66 @@ class Target:
         """IPUs joined by IPU-Links."""
         return self.system.pod
 
+    def get_ipu_link_configuration(self) -> str:
+        """How machines are wired into a pod: always Default, straight columns of IPUs."""
+        return "Default"
+
     def get_rpt_count_max(self) -> int:
-        """Longest hardware repeat: a 12-bit field."""
-        return 4095
+        """Longest hardware repeat."""
+        return int(self.chip.rpt_count_max.value)
 
     def get_weights_per_conv_unit(self, float_activations: bool) -> int:
-        """Weights one convolution unit holds (poplibs: chains of four)."""
-        return 8 if float_activations else 16
+        """Weights one convolution unit holds."""
+        chip = self.chip
+        pair = (chip.conv_depth_f16, chip.conv_elems_f16)
+        depth, elems = (chip.conv_depth_f32, chip.conv_elems_f32) if float_activations else pair
+        return int(depth.value * elems.value)
 
     def get_num_conv_units(self, float_partials: bool, float_activations: bool) -> int:
-        """Convolution units used for the given types (poplibs vertices of Mk2)."""
+        """Convolution units that work at the same time on the given types."""
         if float_activations:
-            return 16 if self.chip.arch != "ipu1" else 8
-        return 8 if float_partials else 16
+            return int(self.chip.conv_units_f32.value)
+        found = self.chip.conv_units_f16_f32 if float_partials else self.chip.conv_units_f16_f16
+        return int(found.value)
+
+    def get_conv_unit_max_pipeline_depth(self, float_activations: bool) -> int:
+        """Steps of a convolution unit's pipeline."""
+        chip = self.chip
+        return int((chip.conv_depth_f32 if float_activations else chip.conv_depth_f16).value)
+
+    def get_conv_unit_input_load_elems_per_cycle(self, float_activations: bool) -> int:
+        """Elements of its input a convolution unit takes in a cycle."""
+        chip = self.chip
+        return int((chip.conv_elems_f32 if float_activations else chip.conv_elems_f16).value)
 
     def get_conv_unit_coeff_load_bytes_per_cycle(self) -> int:
-        return 16
+        return int(self.chip.conv_load_bytes_per_cycle.value)
 
     def get_num_stride_bits(self) -> int:
         """Bits of the stride of a strided load."""
         return 10
+
+    # ------------------------------------------------------------------ Poplar's makers
+    @staticmethod
+    def create_cpu_target() -> Target:
+        """As `cpu`."""
+        return Target.cpu()
+
+    @staticmethod
+    def create_ipu_target(
+        num_ipus: int = 1, tiles_per_ipu: int | str | None = None, arch: str = "ipu2"
+    ) -> Target:
+        """A target by Poplar's IPU version (ipu1, ipu2, ipu21) or by a chip's name; the tiles may
+        be left out: ``create_ipu_target(2, "ipu2")``. Raises OptionError."""
+        if isinstance(tiles_per_ipu, str):
+            tiles_per_ipu, arch = None, tiles_per_ipu
+        chip = VERSIONS.get(text(arch, "the architecture"), arch)
+        return Target.ipu(chip, num_ipus, tiles_per_ipu)
+
+    def create_virtual_target(
+        self, num_ipus: int | None = None, tiles_per_ipu: int | None = None
+    ) -> Target:
+        """Fewer of the IPUs, with fewer tiles each. Raises OptionError."""
+        n = self.num_ipus if num_ipus is None else _within(num_ipus, self.num_ipus, "IPUs")
+        tiles = self.tiles_per_ipu if tiles_per_ipu is None else tiles_per_ipu
+        return replace(self, num_ipus=n, tiles_per_ipu=_within(tiles, self.tiles_per_ipu, "tiles"))
