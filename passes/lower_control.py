@@ -45,14 +45,19 @@ def lower_if(ctx: LowerContext, op: ops.If) -> None:
             outs = [ctx.tensor(v) for v in region.outputs]
             if not bodies:
                 held = [_like(ctx, t, t.dtype, f"{name}/{i}") for i, t in enumerate(outs)]
-            for t, var in zip(outs, held, strict=True):
-                if t.numel:
-                    body.add(program.Copy(t, var))
+            _hand_over(body, outs, held)
         bodies.append(body)
     for result, var in zip(op.results, held, strict=True):
         ctx.set(result, var)
     flag = _scalar(ctx, cond, bool_, f"{name}/condition")
     ctx.prog.add(program.If(flag, bodies[0], bodies[1]))
+
+
+def _hand_over(body: program.Sequence, results: list[Tensor], held: list[Tensor]) -> None:
+    """The results of a body into the variables that hold them for whichever body ran."""
+    for t, var in zip(results, held, strict=True):
+        if t.numel:
+            body.add(program.Copy(t, var))
 
 
 def _scalar(ctx: LowerContext, t: Tensor, dtype: DType, name: str) -> Tensor:

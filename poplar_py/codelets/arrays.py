@@ -26,8 +26,7 @@ def register_arrays(body: list[Stmt]) -> set[str]:
                 in_memory.add(str(stmt.attr[0]))
         if stmt.op == "astore":
             access(str(stmt.attr[0]), stmt.args[0], stmt.args[1].ty)
-        for arg in stmt.args:
-            for expr in walk_expr(arg):
-                if expr.op == "aload":
-                    access(str(expr.attr[0]), expr.args[0], expr.ty)
+        for expr in (e for arg in stmt.args for e in walk_expr(arg)):
+            if expr.op == "aload":
+                access(str(expr.attr[0]), expr.args[0], expr.ty)
     return set(found) - in_memory

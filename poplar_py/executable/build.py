@@ -92,6 +92,16 @@ class _Build:
         if out.arena_end > NARROW_BYTES and not self.wide:
             module, plan = self.module, self.plan  # staging made it too large for 32-bit words
             return _Build(module, plan, replace(self.options, wide=True)).run()
+        return self.assemble(out, groups, entries, (writes, reads))
+
+    def assemble(
+        self,
+        out: Emitter,
+        groups: GroupBuilder,
+        entries: dict[str, int],
+        access: tuple[dict[str, int], dict[str, int]],
+    ) -> Executable:
+        """The executable of what was emitted; ``access``: host regions to write and to read."""
         code, switches = self.code.finish()
         place = self.code.places
         return Executable(
@@ -114,8 +124,8 @@ class _Build:
             steps=out.steps,
             memory=self.plan.memory,
             items=self.plan.items,
-            host_writes=writes,
-            host_reads=reads,
+            host_writes=access[0],
+            host_reads=access[1],
             remote_buffers={
                 h: find_region(self.regions, "remote", h) for h in self.graph.remote_buffers
             },

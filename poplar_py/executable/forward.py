@@ -39,12 +39,13 @@ def find_forwards(tree: StepTree, liveness: Liveness, variables: list[Variable])
         for v in bits(s.writes):
             writers.setdefault(v, []).append(s)
     out = Forwards()
-    for node in [*tree.programs, *tree.functions.values()]:
-        for sequence in _sequences(node):
-            here = {n.id for n in sequence.nodes if isinstance(n, Step)}
-            for n in sequence.nodes:
-                if isinstance(n, Step) and n.kind == "stream":
-                    _consider(n, here, tree, liveness, variables, readers, writers, out)
+    roots = [*tree.programs, *tree.functions.values()]
+    for sequence in (s for node in roots for s in _sequences(node)):
+        steps = [n for n in sequence.nodes if isinstance(n, Step)]
+        here = {s.id for s in steps}
+        for s in steps:
+            if s.kind == "stream":
+                _consider(s, here, tree, liveness, variables, readers, writers, out)
     return out
 
 

@@ -72,8 +72,24 @@ def convolution(
     if isinstance(params, ConvForm):
         return _convolve(graph, x, w, bias, params, prog, name, epilogue, out_dtype, tiles)
     full = params.validate()
-    native = native_of(x, w, full)
     dtype = out_dtype or full.output_type
+    return _transformed(graph, x, w, bias, full, prog, name, epilogue, dtype, tiles)
+
+
+def _transformed(
+    graph: Graph,
+    x: Tensor,
+    w: Operand,
+    bias: Operand | None,
+    full: ConvParams,
+    prog: Sequence,
+    name: str,
+    epilogue: Epilogue | None,
+    dtype: DType,
+    tiles: TileRange | tuple[int, int] | None,
+) -> Tensor:
+    """A convolution with Poplar's transforms of operands and result."""
+    native = native_of(x, w, full)
     out = full.output_transform
     empty = native.zero or 0 in native.shape
     if not empty and not any((*out.padding_lower, *out.padding_upper)):

@@ -7,19 +7,13 @@ Operands are read where they are; nothing is assumed about their layout. The blo
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from poplar_py.poplar import Edges
 from poplar_py.poplar.program import Copy, Execute
-from poplar_py.poplin.place import (
-    TileRange,
-    block_mapping,
-    dilate_view,
-    pad_view,
-    spread,
-)
+from poplar_py.poplin.place import TileRange, Tiles, block_mapping, dilate_view, pad_view, spread
 from poplar_py.types import DType, bf16, f16, f32, f64, i32, i64, u32, u64
 
 if TYPE_CHECKING:
@@ -72,39 +66,46 @@ def generic_mat_mul(
     """a [B, M, K] times b [B, K, N] plus bias [N]; summed in `accumulator(out_dtype)`."""
     (batch, m, k), n = a.shape, b.shape[2]
     rows, cols = _block_sizes(batch, m, n, tiles.count)
-    mi, ni = -(-m // rows), -(-n // cols)
-    count = batch * mi * ni
-    tile = spread(count, tiles)
+    grid = (batch, -(-m // rows), -(-n // cols))
+    tile = spread(prod(grid), tiles)
     mapping = block_mapping(tile, rows * cols)
-    blocks = graph.add_variable(out_dtype, (batch, mi, ni, rows, cols), name, mapping=mapping)
-    at, r, c = (v.ravel() for v in np.indices((batch, mi, ni)))
+    blocks = graph.add_variable(out_dtype, (*grid, rows, cols), name, mapping=mapping)
+    at, r, c = (v.ravel() for v in np.indices(grid))
     used_rows = np.minimum(rows, m - r * rows)
     used_cols = np.minimum(cols, n - c * cols)
-    zero, one = np.zeros(count, np.int64), np.ones(count, np.int64)
+    zero, one, all_k = (np.full(len(tile), v) for v in (0, 1, k))
+    begin = np.arange(len(tile)) * rows * cols
     edges = {
-        "out": Edges.flat(
-            blocks.flatten(), np.arange(count) * rows * cols, np.arange(1, count + 1) * rows * cols
-        ),
-        "a": Edges.boxes(
-            a,
-            np.stack([at, r * rows, zero], 1),
-            np.stack([one, used_rows, np.full(count, k)], 1),
-        ),
-        "b": Edges.boxes(
-            b,
-            np.stack([at, zero, c * cols], 1),
-            np.stack([one, np.full(count, k), used_cols], 1),
-        ),
+        "out": Edges.flat(blocks.flatten(), begin, begin + rows * cols),
+        "a": _boxes(a, (at, r * rows, zero), (one, used_rows, all_k)),
+        "b": _boxes(b, (at, zero, c * cols), (one, all_k, used_cols)),
         "bias": _optional(bias, c * cols, used_cols),
     }
     state = {"rows": used_rows, "cols": used_cols, "k": k, "pitch": cols}
-    acc = accumulator(out_dtype)
-    codelet = f"poplin::MatMul<{a.dtype},{b.dtype},{acc},{out_dtype}>"
+    codelet = f"poplin::MatMul<{a.dtype},{b.dtype},{accumulator(out_dtype)},{out_dtype}>"
+    _execute(graph, codelet, tile, edges, state, prog, name)
+    view = blocks.dim_shuffle((0, 1, 3, 2, 4)).reshape((batch, grid[1] * rows, grid[2] * cols))
+    return view.slice(0, m, 1).slice(0, n, 2)
+
+
+def _boxes(t: Tensor, lo: tuple[Ints, ...], size: tuple[Ints, ...]) -> Edges:
+    """A box of t for every vertex, given dim by dim."""
+    return Edges.boxes(t, np.stack(lo, 1), np.stack(size, 1))
+
+
+def _execute(
+    graph: Graph,
+    codelet: str,
+    tile: Tiles,
+    edges: dict[str, Edges],
+    state: dict[str, Any],
+    prog: Sequence,
+    name: str,
+) -> None:
+    """A compute set of one codelet's vertices."""
     cs = graph.add_compute_set(name)
     graph.add_vertices(cs, codelet, tile, edges, state, name=name)
     prog.add(Execute(cs))
-    view = blocks.dim_shuffle((0, 1, 3, 2, 4)).reshape((batch, mi * rows, ni * cols))
-    return view.slice(0, m, 1).slice(0, n, 2)
 
 
 def planar_input(
@@ -183,36 +184,31 @@ def generic_conv(
         return graph.add_variable(out_dtype, (n, outs, od, oh, ow), name)
     planes = planar_input(graph, x, params, prog, f"{name}/planes", tiles)
     g, (kd, kh, kw) = params.groups, w.shape[2:]
-    per_group = outs // g
     chans, pitch = planes.shape[4], planes.shape[5]
-    co = _channels_per_vertex(per_group, n * g * od * oh, tiles.count)
-    chunks = per_group // co
+    co = _channels_per_vertex(outs // g, n * g * od * oh, tiles.count)
+    chunks = outs // g // co
     shape = (n, g, chunks, od, oh)
-    count = prod(shape)
-    tile = spread(count, tiles)
+    tile = spread(prod(shape), tiles)
     mapping = block_mapping(tile, co * ow)
     result = graph.add_variable(out_dtype, (*shape, co, ow), name, mapping=mapping)
     at, gi, ci, di, hi = (v.ravel() for v in np.indices(shape))
-    out_begin = np.arange(count * co) * ow
-    out_edges = Edges.flat(result.flatten(), out_begin, out_begin + ow)
     edges = {
-        "out": Edges.nested(np.arange(count + 1) * co, out_edges),
+        "out": _line_edges(result, len(tile)),
         "x": _row_edges(planes, params, (kd, kh), at * g + gi, (di, hi)),
         "w": _kernel_edges(w.reshape((g, chunks, co, chans, kd * kh, kw)), gi, ci),
-        "bias": _optional(bias, (gi * chunks + ci) * co, np.full(count, co)),
+        "bias": _optional(bias, (gi * chunks + ci) * co, np.full(len(tile), co)),
     }
-    state = {
-        "width": ow,
-        "chans": chans,
-        "pitch": pitch,
-        "kw": kw,
-        "stride": params.strides[2],
-        "dilation": params.dilations[2],
-    }
-    acc = accumulator(out_dtype)
-    codelet = f"poplin::Conv<{x.dtype},{w.dtype},{acc},{out_dtype}>"
-    cs = graph.add_compute_set(name)
-    graph.add_vertices(cs, codelet, tile, edges, state, name=name)
-    prog.add(Execute(cs))
+    state = {"width": ow, "chans": chans, "pitch": pitch, "kw": kw}
+    state |= {"stride": params.strides[2], "dilation": params.dilations[2]}
+    codelet = f"poplin::Conv<{x.dtype},{w.dtype},{accumulator(out_dtype)},{out_dtype}>"
+    _execute(graph, codelet, tile, edges, state, prog, name)
     view = result.dim_shuffle((0, 1, 2, 5, 3, 4, 6))
     return view.reshape((n, outs, od, oh, ow))
+
+
+def _line_edges(result: Tensor, count: int) -> Edges:
+    """out [..., outputs, width]: one edge an output channel for each of `count` vertices."""
+    outputs, width = result.shape[-2:]
+    begin = np.arange(count * outputs) * width
+    lines = Edges.flat(result.flatten(), begin, begin + width)
+    return Edges.nested(np.arange(count + 1) * outputs, lines)

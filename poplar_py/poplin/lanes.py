@@ -130,32 +130,13 @@ def halo_table(
     x0: Ints,
 ) -> RowTable | None:
     """The runs of blocks that begin at output pixels `x0`; None when a run would cross a border."""
-    width = lanes.shape[-1]
-    first = x0 * params.strides[2] - params.pads_lower[2]
-    parts = [(first, window.left), (first + window.left, window.body)]
-    parts.append((first + window.left + window.body, window.right))
     zero = zeros(graph, dtype, max(window.body, window.left, window.right) * LANES)
     nothing = int(zero.runs()[0][0])
-    breaks = np.zeros(lanes.shape, np.int64)
-    np.cumsum(np.diff(lanes, axis=-1) != LANES, axis=-1, out=breaks[..., 1:])
-    starts: list[Ints] = []
-    lengths: list[int] = []
-    whole = True
-    for at, count in parts:
-        if count == 0:
-            continue
-        outside = (at >= width) | (at + count <= 0)
-        partly = ((at < 0) | (at + count > width)) & ~outside
-        if partly.any() or (count == window.body and outside.any()):
-            return None
-        safe = np.where(outside, 0, at)
-        found = lanes[..., safe]
-        good = safe[~outside]
-        whole = whole and _runs_whole(breaks, good, count)
-        whole = whole and one_piece(graph, lanes[..., good], count * LANES)
-        starts.append(np.where(outside, nothing, found))
-        lengths.append(count * LANES)
-    table = np.stack(starts, -1)  # [blocks, N, D, H, X, steps]
+    first = x0 * params.strides[2] - params.pads_lower[2]
+    found = _window_runs(graph, lanes, window, first, nothing)
+    if found is None:
+        return None
+    table, lengths, whole = found  # table: [blocks, N, D, H, X, steps]
     d, h = (_kernel_lines(params, dim, out[dim], kernel[dim]) for dim in (0, 1))
     depth, height = lanes.shape[2:4]
     valid_d, valid_h = (d >= 0) & (d < depth), (h >= 0) & (h < height)
@@ -168,6 +149,33 @@ def halo_table(
     shape = (len(x0), lanes.shape[1] * out[0] * out[1], lanes.shape[0], -1)
     length = np.tile(np.array(lengths, np.int64), kernel[0] * kernel[1])
     return RowTable(np.ascontiguousarray(rows.reshape(shape)), length, whole)
+
+
+def _window_runs(
+    graph: Graph, lanes: Ints, window: Window, first: Ints, nothing: int
+) -> tuple[Ints, list[int], bool] | None:
+    """The runs of windows from pixel `first` on: starts [..., X, steps] (`nothing` outside the
+    row), lengths, and whether each lies in one piece; None when a run would cross a border."""
+    width = lanes.shape[-1]
+    breaks = np.zeros(lanes.shape, np.int64)
+    np.cumsum(np.diff(lanes, axis=-1) != LANES, axis=-1, out=breaks[..., 1:])
+    begins = (first, first + window.left, first + window.left + window.body)
+    starts: list[Ints] = []
+    lengths: list[int] = []
+    whole = True
+    for at, count in zip(begins, (window.left, window.body, window.right), strict=True):
+        if count == 0:
+            continue
+        outside = (at >= width) | (at + count <= 0)
+        partly = ((at < 0) | (at + count > width)) & ~outside
+        if partly.any() or (count == window.body and outside.any()):
+            return None
+        good = at[~outside]
+        whole = whole and _runs_whole(breaks, good, count)
+        whole = whole and one_piece(graph, lanes[..., good], count * LANES)
+        starts.append(np.where(outside, nothing, lanes[..., np.where(outside, 0, at)]))
+        lengths.append(count * LANES)
+    return np.stack(starts, -1), lengths, whole
 
 
 ROW_BYTES = 1 << 16

@@ -87,26 +87,33 @@ def load_code(
     out = Loaded(native, entries, {}, plain)
     calls = np.flatnonzero(code[:, 0] == Op.CALL)
     used: list[int] = sorted(set(code[calls, 1].tolist()))
-    directory = aligned(max(1, len(used)) * team * 2).reshape(-1, team, 2)
-    position = {number: k for k, number in enumerate(used)}
     for number in used:
         alone = bool(ns[number] <= SMALL_NS)
         parts = split_table(exe.tables[number], team, faithful=faithful, alone=alone)
         out.parts[number] = merge_parts(exe, number, parts, merge or {})
         out.lengths[number] = np.diff(exe.tables[number].ptr)
-        for k, part in enumerate(out.parts[number]):
-            directory[position[number], k] = part.words.ctypes.data, len(part.rows)
-    base = int(directory.ctypes.data)
+    place = _directory(out, used, team)
     for at in calls.tolist():
         number = int(code[at, 1])
         native[at, 1] = kernels[exe.tables[number].kernel]
-        native[at, 2] = base + position[number] * team * 16
+        native[at, 2] = place[number]
     for at in np.flatnonzero(code[:, 0] == Op.SWITCH).tolist():
         table = np.ascontiguousarray(switches[int(code[at, 4])], np.int64)
         native[at, 4] = table.ctypes.data if table.size else 0
         out.keep.append(table)
-    out.keep.append(directory)
     return out
+
+
+def _directory(out: Loaded, used: list[int], team: int) -> dict[int, int]:
+    """Addresses by table of what its threads walk: for each thread where its rows lie, and how
+    many."""
+    directory = aligned(max(1, len(used)) * team * 2).reshape(-1, team, 2)
+    for position, number in enumerate(used):
+        for k, part in enumerate(out.parts[number]):
+            directory[position, k] = part.words.ctypes.data, len(part.rows)
+    out.keep.append(directory)
+    base = int(directory.ctypes.data)
+    return {number: base + position * team * 16 for position, number in enumerate(used)}
 
 
 def merge_parts(

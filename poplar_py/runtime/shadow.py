@@ -74,11 +74,10 @@ class Shadow:
         for initial in exe.initial:
             for at, n in zip(initial.at.tolist(), initial.nbytes.tolist(), strict=True):
                 self.written[:, at : at + n] = True
-        for k, table in enumerate(exe.tables):  # stored vertex state begins as zeros
-            if table.kernel.startswith("vertex:"):
-                for s in self._of_table(k):
-                    if s.slot.field.kind == "state":
-                        self._mark(self.written.T, s)
+        vertices = [k for k, t in enumerate(exe.tables) if t.kernel.startswith("vertex:")]
+        for span in (s for k in vertices for s in self._of_table(k)):
+            if span.slot.field.kind == "state":  # stored state begins as zeros
+                self._mark(self.written.T, span)
         self.written[:, exe.memory.end :] = True
 
     def ask(self, kind: int, number: int, replica: int) -> None:
@@ -115,20 +114,22 @@ class Shadow:
         for s in spans:
             if s.slot.field.kind == "out" or s.slot.field.name not in read:
                 continue
-            known = np.flatnonzero(s.nbytes > 0)
-            key = np.stack([s.at[known], s.nbytes[known]], 1)
-            seen: set[tuple[int, int]] = set()
-            for k, (at, n) in zip(known.tolist(), key.tolist(), strict=True):
-                if (at, n) in seen:
-                    continue
-                seen.add((at, n))
-                part = shadow[at : at + n]
-                if not part.all():
-                    first = int(np.argmin(part))
-                    self._report(number, s, int(s.row[k]), at, first)
+            self._check(number, s, shadow)
         for s in spans:
             if s.slot.field.kind in ("out", "inout"):
                 self._mark(shadow, s)
+
+    def _check(self, number: int, s: _Span, shadow: NDArray[np.bool_]) -> None:
+        """Raises InvalidProgram where a field's bytes were not written."""
+        seen: set[tuple[int, int]] = set()
+        for k in np.flatnonzero(s.nbytes > 0).tolist():
+            at, n = int(s.at[k]), int(s.nbytes[k])
+            if (at, n) in seen:
+                continue
+            seen.add((at, n))
+            part = shadow[at : at + n]
+            if not part.all():
+                self._report(number, s, int(s.row[k]), at, int(np.argmin(part)))
 
     def _mark(self, shadow: NDArray[np.bool_], s: _Span) -> None:
         sizes = np.where(s.nbytes < 0, self._rest(s.at), s.nbytes)

@@ -285,12 +285,7 @@ def _listed(result: Result) -> Sequence[Item]:
 
 def _order(nodes: Sequence[protos.NodeProto], wanted: set[str], scope: Scope) -> list[int]:
     """Nodes the wanted names need, definitions before uses. Raises InputError on a cycle."""
-    producer: dict[str, int] = {}
-    for i, node in enumerate(nodes):
-        for name in node.output:
-            if name and producer.setdefault(name, i) != i:
-                loc = Location(scope.importer.file, 0, 0, node.name, i, name)
-                raise DuplicateName(f"the name {name!r} is computed twice", loc)
+    producer = _producers(nodes, scope)
     reads = [_reads(node, scope.importer) for node in nodes]
     state: dict[int, int] = {}
     order: list[int] = []
@@ -306,18 +301,27 @@ def _order(nodes: Sequence[protos.NodeProto], wanted: set[str], scope: Scope) ->
                 continue
             state[i] = 1
             stack.append((i, True))
-            for name in reads[i]:
-                j = producer.get(name)
-                if j is None or state.get(j) == 2:
-                    continue
+            needed = [(producer[name], name) for name in reads[i] if name in producer]
+            for j, name in needed:
                 if state.get(j) == 1:
                     loc = Location(scope.importer.file, 0, 0, nodes[j].name, j, name)
                     raise InputError(
                         f"the graph has a cycle through {name!r}", loc, "remove the cycle"
                     )
-                stack.append((j, False))
+            stack.extend((j, False) for j, _ in needed if state.get(j) != 2)
     in_order = all(producer.get(name, -1) < i for i in order for name in reads[i])
     return sorted(order) if in_order else order
+
+
+def _producers(nodes: Sequence[protos.NodeProto], scope: Scope) -> dict[str, int]:
+    """Number of the node that computes each name."""
+    found: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        for name in node.output:
+            if name and found.setdefault(name, i) != i:
+                loc = Location(scope.importer.file, 0, 0, node.name, i, name)
+                raise DuplicateName(f"the name {name!r} is computed twice", loc)
+    return found
 
 
 def _reads(node: protos.NodeProto, importer: Importer) -> list[str]:

@@ -27,12 +27,12 @@ def reshape(b: Builder, n: Node) -> Item:
         return Strings(item.array.reshape(wanted))
     x = n[0]
     dims = list(wanted)
-    if not n.int("allowzero"):
-        for i, d in enumerate(dims):
-            if d == 0:
-                if i >= x.rank:
-                    raise ShapeError(f"dim {i} of the shape {dims} copies a missing dim", n.loc)
-                dims[i] = x.shape[i]
+    copied = [] if n.int("allowzero") else [i for i, d in enumerate(dims) if d == 0]
+    missing = next((i for i in copied if i >= x.rank), None)
+    if missing is not None:
+        raise ShapeError(f"dim {missing} of the shape {dims} copies a missing dim", n.loc)
+    for i in copied:
+        dims[i] = x.shape[i]
     if dims.count(-1) > 1 or min((*dims, 0)) < -1:
         raise ShapeError(f"the shape {dims} is impossible", n.loc)
     if -1 in dims:

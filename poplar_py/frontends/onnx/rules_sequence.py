@@ -96,20 +96,20 @@ def concat_from_sequence(b: Builder, n: Node) -> Val:
 def sequence_map(b: Builder, n: Node) -> list[Seq]:
     body = n.graph("body")
     first = n.seq(0)
+    items = [n.raw(k) for k in range(len(n))]
+    if any(isinstance(item, Seq) and len(item.items) != len(first.items) for item in items):
+        raise InputError("sequences differ in length", n.loc)
     outs: list[list[Item]] = [[] for _ in body.output]
     for i in range(len(first.items)):
-        args: list[Item] = []
-        for k in range(len(n)):
-            item = n.raw(k)
-            if isinstance(item, Seq):
-                if len(item.items) != len(first.items):
-                    raise InputError("sequences differ in length", n.loc)
-                item = item.items[i]
-            args.append(item)
-        results = n.scope.import_subgraph(body, args)
+        results = n.scope.import_subgraph(body, [_at(item, i) for item in items])
         for stack, result in zip(outs, results, strict=True):
             stack.append(result)
     return [Seq(stack) for stack in outs]
+
+
+def _at(item: Item, place: int) -> Item:
+    """One item of a sequence; what is no sequence goes to every round."""
+    return item.items[place] if isinstance(item, Seq) else item
 
 
 @imports("Optional")
