@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from poplar_py.poplin.problem import MACS
+from poplar_py.types import f16, f32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph
@@ -59,8 +60,12 @@ def get_wu_flops(params: ConvParams) -> int:
 
 
 def get_fwd_perfect_cycle_count(graph: Graph, params: ConvParams) -> int:
-    """Cycles of the forward pass if every tile's matrix unit were busy all the time."""
-    rate = MACS[params.input_type.size] if params.input_type.is_float else 1
+    """Cycles of the forward pass if every tile's matrix unit were busy all the time.
+
+    The unit takes f16 and f32 (`problem.MACS`). Products of other types are made one by one: they
+    count one a cycle and tile.
+    """
+    rate = MACS[params.input_type.size] if params.input_type in (f16, f32) else 1
     return -(-get_fwd_flops(params) // (2 * rate * graph.num_tiles))
 
 

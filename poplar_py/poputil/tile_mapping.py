@@ -109,15 +109,19 @@ def create_broadcast_operand(
 ) -> Tensor:
     """A vector along one dim of `full`, each element on the tile that holds most of its uses."""
     size = full.shape[dim]
-    rows = full.dim_roll(dim, 0).reshape((size, full.numel // max(size, 1)))
-    found = graph.get_tile_mapping(rows)
-    row = found.begin // max(rows.shape[1], 1)
-    length = found.end - found.begin
-    order = np.lexsort((-length, row))
-    first = np.searchsorted(row[order], np.arange(size))
-    first = np.minimum(first, len(order) - 1)
-    tile = found.tile[order[first]]
-    mapping = Mapping(np.arange(size + 1), tile).normal()
+    columns = full.numel // max(size, 1)
+    if not columns:
+        return graph.add_variable(dtype, (size,), name, mapping="linear")
+    found = graph.get_tile_mapping(full.dim_roll(dim, 0).flatten())
+    ends = np.arange(size + 1, dtype=np.int64) * columns
+    cuts = np.unique(np.concatenate((found.begin, found.end, ends)))
+    begin = cuts[:-1]
+    tile = found.tile[np.searchsorted(found.begin, begin, "right") - 1].astype(np.int64)
+    pairs, pair = np.unique(begin // columns * graph.num_tiles + tile, return_inverse=True)
+    uses = np.bincount(pair, np.diff(cuts))
+    element, tile = np.divmod(pairs, graph.num_tiles)
+    most = np.lexsort((tile, -uses, element))[np.searchsorted(element, np.arange(size))]
+    mapping = Mapping(np.arange(size + 1), tile[most].astype(np.int32)).normal()
     return graph.add_variable(dtype, (size,), name, mapping=mapping)
 
 
