@@ -77,16 +77,18 @@ class PassManager:
 
     def _check_names(self, passes: list[Pass]) -> None:
         names = {p.name for p in passes}
+        listed = f"its passes are {', '.join(p.name for p in passes)}" if passes else "it is empty"
         if self.ctx.stop_after and self.ctx.stop_after not in names:
             raise OptionError(
                 f"--stop-after={self.ctx.stop_after}: the pipeline has no such pass",
-                remedy=f"its passes are {', '.join(p.name for p in passes)}",
+                remedy=listed,
             )
         for name in (*self.ctx.before, *self.ctx.after):
-            if name not in pass_names():
+            if name not in names:
+                there = "the pipeline has" if name in pass_names() else "there is"
                 raise OptionError(
-                    f"there is no pass {name!r} to print the IR around",
-                    remedy=f"the passes are {', '.join(pass_names())}",
+                    f"{there} no pass {name!r} to print the IR around",
+                    remedy=listed,
                 )
 
     def _step(self, module: AnyModule, passes: list[Pass], index: int) -> AnyModule:
@@ -100,7 +102,7 @@ class PassManager:
         if isinstance(module, ir.Module):
             self._snapshot, self._snapshot_from = ir.clone_module(module), index
         if step.name in ctx.before:
-            self._print(f"IR before {step.name}", module_text(module))
+            self._print(f"IR before {step.name}", module)
         if ctx.diff and self._text is None:
             self._text = module_text(module)
         ctx.current, ctx.replacement = step.name, None
@@ -143,14 +145,15 @@ class PassManager:
     def _after(self, module: AnyModule, step: Pass) -> None:
         ctx = self.ctx
         if ctx.after_all or step.name in ctx.after:
-            self._print(f"IR after {step.name}", module_text(module))
+            self._print(f"IR after {step.name}", module)
         if ctx.diff:
             text = module_text(module)
             self._print_diff(step, self._text or "", text)
             self._text = text
         self._dump(module, step.name)
 
-    def _print(self, title: str, text: str) -> None:
+    def _print(self, title: str, module: AnyModule) -> None:
+        text = module_text(module, inline_resources=self.ctx.inline_resources)
         self.ctx.out.write(f"// ----- {title} -----\n{text}")
 
     def _print_diff(self, step: Pass, old: str, new: str) -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
-from poplar_py.cli.options import Binding, binding_options, check_output, machine_options
+from poplar_py.cli.given import COMPILING, refuse
+from poplar_py.cli.options import (
+    Binding,
+    binding_options,
+    check_machine,
+    check_output,
+    is_pexe,
+    machine_options,
+)
 from poplar_py.cli.output import Screen
 from poplar_py.driver.forms import FORMS
 from poplar_py.driver.options import CompileOptions
+
+if TYPE_CHECKING:
+    from poplar_py.driver.emit import Emitted
 
 __all__ = ["compile_command"]
 
@@ -37,16 +49,22 @@ def compile_command(
 ) -> None:
     """Compiles MODEL (.onnx, .pml, .pir, or - for standard input) for a machine.
 
-    Free dimensions need --dim or --shape, inputs that decide shapes --const.
+    Free dimensions need --dim or --shape, inputs that decide shapes --const. With --stop-after PASS
+    there is no executable: --emit model-ir or tile-ir shows what the passes until then have left.
+    A .pexe as MODEL can be shown with --emit codelet-ir, llvm, asm and memory-map.
 
     \b
     poplar-py compile model.onnx --dim batch=1 -o model.pexe
     poplar-py compile mlp.pml --dim batch=8 --emit tile-ir
     """
     check_output(output, model)
+    if emit is not None and output is not None and output.endswith(".pexe"):
+        raise click.UsageError(f"--emit {emit} writes a text, -o {output} names an executable")
     screen = Screen(as_json)
     options = replace(options, progress=screen.progress)
-    if emit is not None:
+    if is_pexe(model, format):
+        _emit_pexe(screen, model, emit, output)
+    elif emit is not None:
         _emit(screen, model, format, emit, output, options, binding)
     elif output is not None:
         _compile(screen, model, format, output, options, binding)
@@ -69,6 +87,7 @@ def _compile(
     sizes = Sizes.of(binding.dims, binding.shapes, binding.consts)
     with screen.live():
         source = api.load(model, format=format, dims=binding.dims)
+        check_machine(source, options)
         executable = api.compile_for(source, options, sizes)
         executable.save(output)
     report = executable.static_report()
@@ -95,7 +114,24 @@ def _emit(
     sizes = Sizes.of(binding.dims, binding.shapes, binding.consts)
     with screen.live():
         source = api.load(model, format=format, dims=binding.dims)
+        check_machine(source, options)
         emitted = emit_model(source, form, options, sizes)
+    _show(screen, form, emitted, output)
+
+
+def _emit_pexe(screen: Screen, model: str, form: str | None, output: str | None) -> None:
+    """Writes a text form that a .pexe still holds."""
+    if form is None:
+        raise click.UsageError(f"{model} is compiled already; --emit shows what is in it")
+    refuse(COMPILING, "a .pexe is compiled already; give this where it is compiled")
+    from poplar_py import api
+    from poplar_py.driver.emit import emit_executable
+
+    _show(screen, form, emit_executable(form, api.Executable.load(model).tile), output)
+
+
+def _show(screen: Screen, form: str, emitted: Emitted, output: str | None) -> None:
+    """Into the output file, else on standard output."""
     if output is not None:
         emitted.save(output)
     if screen.as_json:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
-from poplar_py.cli.options import dump_options
+from poplar_py.cli.options import check_target, dump_options
 from poplar_py.cli.output import Screen
+from poplar_py.diagnostics import OptionError
 from poplar_py.driver.options import CompileOptions, Dumps
 
 __all__ = ["opt_command"]
@@ -43,8 +45,16 @@ def opt_command(
     poplar-py compile m.onnx --emit model-ir --inline-resources | poplar-py opt - -p simplify
     """
     from poplar_py.files import check_writable
-    from poplar_py.frontends.optimise import optimise
+    from poplar_py.frontends.optimise import optimise, read_pir
+    from poplar_py.passes.tile_module import TileModule
 
+    kind = Path(file).suffix.lower()
+    if kind in (".onnx", ".pml", ".pexe"):
+        remedy = (
+            f"poplar-py compile {file} --emit model-ir --inline-resources | poplar-py opt - ..."
+        )
+        shown = "its model is not in it" if kind == ".pexe" else remedy
+        raise OptionError(f"opt reads .pir text, {file} is no such file", remedy=shown)
     if output is not None:
         check_writable(output)
     screen = Screen()
@@ -52,7 +62,10 @@ def opt_command(
         system, ipus, tiles_per_ipu, pipeline=pipeline, dumps=dumps, progress=screen.progress
     )
     with screen.live():
-        result = optimise(file, options)
+        module = read_pir(file)
+        if isinstance(module, TileModule):
+            check_target(module.graph.target, options)
+        result = optimise(module, options)
     if output is None:
         sys.stdout.write(result.text(inline_resources=dumps.inline_resources))
     else:

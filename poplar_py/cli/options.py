@@ -7,21 +7,29 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 import numpy as np
 import numpy.typing as npt
 
+from poplar_py.cli.given import refuse
 from poplar_py.diagnostics import FileError, InputError, Location, OptionError
 from poplar_py.driver.options import PLACEMENTS, CompileOptions, Dumps
 from poplar_py.files import NPY_ERRORS
 
+if TYPE_CHECKING:
+    from poplar_py.frontends.source import LoadedModel
+    from poplar_py.target import Target
+
 __all__ = [
     "Binding",
     "binding_options",
+    "check_machine",
     "check_output",
+    "check_target",
     "dump_options",
+    "is_pexe",
     "load_npy",
     "machine_options",
     "split_pair",
@@ -63,6 +71,35 @@ def check_output(path: str | None, *sources: str) -> None:
             f"the output {path} is an input as well", Location(path, 0, 0), "name another file"
         )
     check_writable(path)
+
+
+def is_pexe(model: str, format: str | None) -> bool:
+    """Whether the model is an executable. Raises OptionError for one on standard input."""
+    found = format == "pexe" or (format is None and model.endswith(".pexe"))
+    if found and model == "-":
+        raise OptionError("a .pexe is not read from standard input", remedy="name a file")
+    return found
+
+
+def check_machine(source: LoadedModel, options: CompileOptions) -> None:
+    """Raises UsageError for a machine other than the one that a tile-level program was made for."""
+    if source.target is not None:
+        check_target(source.target, options)
+        refuse(("placement",), "a tile-level program is placed already")
+
+
+def check_target(made_for: Target, options: CompileOptions) -> None:
+    """Raises UsageError when options of the command line name another machine than a program's."""
+    machine, name = options.machine(), made_for.system.name
+    made = (
+        f"the program was made for {made_for.num_ipus} x {made_for.tiles_per_ipu} tiles of {name}"
+    )
+    if machine.system.name != name:
+        refuse(("system",), made)
+    if machine.num_ipus < made_for.num_ipus:
+        refuse(("ipus",), made)
+    if machine.tiles_per_ipu != made_for.tiles_per_ipu:
+        refuse(("tiles_per_ipu",), made)
 
 
 def _dimension(text: str, option: str) -> int:
@@ -138,6 +175,8 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 def _shape(text: str) -> tuple[int, ...]:
     if text in ("scalar", "[]"):
         return ()
+    if "," in text:
+        raise click.BadParameter(f"{text!r}: sizes are separated by x", param_hint="'--shape'")
     return tuple(_dimension(part, "--shape") for part in text.lower().split("x"))
 
 
@@ -230,7 +269,11 @@ def machine_options(function: F) -> F:
             help="Copies of the program that split the batch.",
         ),
         click.option(
-            "--passes", default="@default", show_default=True, metavar="SPEC", help="Pass pipeline."
+            "--passes",
+            default="@default",
+            show_default=True,
+            metavar="SPEC",
+            help="Pass pipeline; an executable runs those on tiles that it leaves out as well.",
         ),
     ]
     return dump_options(_chain(wrapped, decorators))  # type: ignore[return-value]
@@ -252,16 +295,12 @@ def dump_options(function: F) -> F:
         inline_resources: bool,
         **rest: Any,
     ) -> Any:
-        dumps = Dumps(
-            print_ir_before,
-            print_ir_after,
-            print_ir_after_all,
-            print_ir_diff,
-            None if dump_dir is None else Path(dump_dir),
-            time_passes,
-            stop_after,
-            inline_resources,
-        )
+        folder = None if dump_dir is None else Path(dump_dir)
+        shown = (print_ir_before, print_ir_after, print_ir_after_all, print_ir_diff, folder)
+        always = click.get_current_context().command.name == "opt"
+        if not any(shown) and not always and rest.get("emit") not in ("model-ir", "tile-ir"):
+            refuse(("inline_resources",), "no IR is shown or written")
+        dumps = Dumps(*shown, time_passes, stop_after, inline_resources)
         return function(*args, dumps=dumps, **rest)
 
     decorators = [
@@ -279,9 +318,14 @@ def dump_options(function: F) -> F:
             help="Folder for one numbered .pir file a pass.",
         ),
         click.option("--time-passes", is_flag=True, help="Show the seconds each pass took."),
-        click.option("--stop-after", default="", metavar="PASS", help="Stop after this pass."),
         click.option(
-            "--inline-resources", is_flag=True, help="Write large constants into the dumps."
+            "--stop-after",
+            default="",
+            metavar="PASS",
+            help="Stop after this pass; what is left is shown, not run or compiled.",
+        ),
+        click.option(
+            "--inline-resources", is_flag=True, help="Write large constants into the texts."
         ),
     ]
     return _chain(wrapped, decorators)  # type: ignore[return-value]

@@ -22,7 +22,7 @@ def random_inputs(signature: Signature, seed: int) -> dict[str, Array]:
 
 
 def _values(port: Port, shape: tuple[int, ...], seed: int, position: int) -> Array:
-    rng = np.random.default_rng([abs(seed), position])
+    rng = np.random.default_rng([seed, position])
     dtype = port.type.dtype
     if dtype.is_float:
         return rng.standard_normal(shape).astype(dtype.numpy)

@@ -17,7 +17,11 @@ __all__ = ["run_command"]
     "--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="Array for an input."
 )
 @click.option(
-    "--random-inputs", "seed", type=int, metavar="SEED", help="Random values for other inputs."
+    "--random-inputs",
+    "seed",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Random values for other inputs.",
 )
 @click.option("--output", type=click.Path(dir_okay=False), metavar="OUT.npz", help="Write outputs.")
 @click.option(
@@ -39,7 +43,8 @@ def run_command(**given: Any) -> None:
     """Runs MODEL (.onnx, .pml, .pir, or - for standard input) or FILE.pexe once.
 
     Free dimensions are taken from the inputs; what the inputs leave open is given by --dim or
-    --shape. Outputs go to standard output, tables and progress to standard error.
+    --shape. Outputs go to standard output, tables and progress to standard error. A .pexe takes
+    none of the options that say how a model is compiled, from --system to --stop-after.
 
     \b
     poplar-py run model.onnx --input x=x.npy --output y.npz

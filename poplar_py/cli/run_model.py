@@ -12,7 +12,15 @@ import click
 import numpy as np
 
 from poplar_py import api
-from poplar_py.cli.options import Binding, check_output, load_npy, split_pair
+from poplar_py.cli.given import COMPILING, refuse
+from poplar_py.cli.options import (
+    Binding,
+    check_machine,
+    check_output,
+    is_pexe,
+    load_npy,
+    split_pair,
+)
 from poplar_py.cli.output import Screen, array_text
 from poplar_py.cli.random_inputs import random_inputs
 from poplar_py.diagnostics import FileError, Location, OptionError
@@ -64,6 +72,10 @@ class Run:
 
     def execute(self) -> None:
         """Compiles, runs and writes everything asked for; nothing is written on an error."""
+        if self.dry_run:
+            refuse(("output",), "a dry run computes no outputs")
+        if is_pexe(self.model, self.format):
+            refuse(COMPILING, "a .pexe is compiled already; give this where it is compiled")
         check_output(self.output, self.model, *self.files)
         if self.profile is not None:
             check_folder(Path(self.profile))
@@ -76,18 +88,14 @@ class Run:
 
     def _compile(self) -> Executable:
         """The executable: read from a .pexe, or compiled for the shapes of the inputs."""
-        if self._is_pexe():
-            if self.model == "-":
-                raise OptionError("a .pexe is not read from standard input", remedy="name a file")
+        if is_pexe(self.model, self.format):
             return Executable.load(self.model)
         source = api.load(self.model, format=self.format, dims=self.binding.dims)
+        check_machine(source, self.options)
         shapes: dict[str, tuple[int, ...]] = {n: a.shape for n, a in self.arrays.items()}
         shapes.update(self.binding.shapes)
         sizes = Sizes.of(self.binding.dims, shapes, self.binding.consts, self.arrays)
         return api.compile_for(source, self.options, sizes)
-
-    def _is_pexe(self) -> bool:
-        return self.format == "pexe" or (self.format is None and self.model.endswith(".pexe"))
 
     def _run(self, executable: Executable) -> None:
         engine = ModelEngine(executable, self.engine_options)

@@ -42,21 +42,28 @@ def info_command(*, as_json: bool) -> None:
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable standard output.")
 def passes_command(*, name: str | None, as_json: bool) -> None:
-    """Lists passes and pipelines, or shows what pass NAME does, its options and its order."""
+    """Lists passes and pipelines, or shows what pass NAME does, its options and its order.
+
+    NAME may also be a pipeline, such as @default.
+    """
     from poplar_py.driver.catalogue import pass_entries, pipeline_entries
 
-    entries = pass_entries()
-    if name is not None:
+    entries, pipelines = pass_entries(), pipeline_entries()
+    if name is not None and name.startswith("@"):
+        pipelines = [_choose(name, {e["name"]: e for e in pipelines}, "pipeline")]
+        entries = [e for e in entries if e["name"] in pipelines[0]["passes"].split(",")]
+        name = None
+    elif name is not None:
         entries = [_choose(name, {e["name"]: e for e in entries}, "pass")]
     if as_json:
-        click.echo(json_text({"passes": entries, "pipelines": pipeline_entries()}))
+        click.echo(json_text({"passes": entries, "pipelines": pipelines}))
         return
     if name is not None:
         _show_pass(entries[0])
         return
     _columns((e["name"], f"{e['level']:6} {e['summary']}") for e in entries)
     click.echo("\npipelines")
-    for pipeline in pipeline_entries():
+    for pipeline in pipelines:
         click.echo(f"  {pipeline['name']}\n    {pipeline['passes']}")
 
 
@@ -74,7 +81,10 @@ def _show_pass(entry: dict[str, Any]) -> None:
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable standard output.")
 def ops_command(*, name: str | None, as_json: bool) -> None:
-    """Lists the ops of the model level, or shows the operands and attributes of op NAME."""
+    """Lists the ops of the model level, or shows the operands and attributes of op NAME.
+
+    NAME may be the part behind the point where only one op has it.
+    """
     from poplar_py.driver.catalogue import op_entries
 
     entries = op_entries()
@@ -104,12 +114,15 @@ def _columns(rows: Iterable[tuple[str, str]]) -> None:
         click.echo(f"  {left:{width}}  {right}".rstrip())
 
 
-_LISTS = {"pass": "passes", "op": "ops"}
+_LISTS = {"pass": "passes", "pipeline": "passes", "op": "ops"}
 
 
 def _choose(name: str, entries: dict[str, dict[str, Any]], what: str) -> dict[str, Any]:
     if name in entries:
         return entries[name]
+    ending = [full for full in entries if full.endswith(f".{name}")]
+    if len(ending) == 1:
+        return entries[ending[0]]
     near = difflib.get_close_matches(name, entries, 1)
     remedy = f"did you mean {near[0]!r}?" if near else f"list them: poplar-py {_LISTS[what]}"
     wide = difflib.get_close_matches(name, [n.split(".")[-1] for n in entries], 1)

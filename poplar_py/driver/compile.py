@@ -17,7 +17,7 @@ from poplar_py.passes.place import MEMORY_SHARE
 from poplar_py.passes.tile_module import TileModule
 from poplar_py.target import Target
 
-__all__ = ["Passed", "build", "pass_context", "run_passes", "run_pipeline"]
+__all__ = ["Passed", "build", "check_complete", "pass_context", "run_passes", "run_pipeline"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -131,6 +131,16 @@ def ipus_for_weights(module: ir.Module, machine: Target) -> int:
     nbytes = sum(op.result.type.nbytes for op in constants)
     one = machine.bytes_per_tile * machine.tiles_per_ipu * MEMORY_SHARE
     return 1 + int(nbytes // one)
+
+
+def check_complete(options: CompileOptions) -> None:
+    """Raises OptionError for passes that are to stop before there is an executable."""
+    stop = options.dumps.stop_after
+    if stop in [p.name for p in parse_pipeline(options.pipeline)[:-1]]:
+        raise OptionError(
+            f"--stop-after={stop} ends the passes before there is an executable",
+            remedy="see the program there with --emit model-ir or tile-ir, or with --dump-dir",
+        )
 
 
 def build(tiles: Any) -> TileExecutable:

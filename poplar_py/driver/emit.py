@@ -15,8 +15,8 @@ from poplar_py.codegen.jit import Jit
 from poplar_py.codelets.codelet import Codelet
 from poplar_py.codelets.codelet_text import print_codelet
 from poplar_py.diagnostics import OptionError
-from poplar_py.driver.compile import build, run_passes, run_pipeline
-from poplar_py.driver.forms import FORMS
+from poplar_py.driver.compile import build, check_complete, run_passes, run_pipeline
+from poplar_py.driver.forms import FORMS, MODEL_FORMS
 from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import Array
 from poplar_py.executable.executable import Executable
@@ -24,8 +24,9 @@ from poplar_py.files import write_text
 from poplar_py.ir.resources import save_resources
 from poplar_py.passes import module_text, parse_pipeline
 from poplar_py.passes.memory_fit import region_use
+from poplar_py.passes.tile_module import TileModule
 
-__all__ = ["FORMS", "Emitted", "emit"]
+__all__ = ["FORMS", "Emitted", "emit", "emit_executable", "emit_tiles"]
 
 _TILES_SHOWN = 64
 """Tiles listed one by one in a memory map: the fullest ones."""
@@ -52,18 +53,34 @@ def emit(
     dims: Mapping[str, int],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Emitted:
-    """One form. Raises OptionError for an unknown form, and what passes raise."""
+    """One form. Raises OptionError for a form that is unknown or that the passes do not reach, and
+    what passes raise."""
     if form not in FORMS:
         raise OptionError(f"unknown form {form!r}", remedy=f"use {', '.join(FORMS)}")
-    if form in ("model-ir", "dot"):
+    if form in MODEL_FORMS:
         lowered = model_level(module, options, dims, shapes)
         return Emitted(dot(lowered)) if form == "dot" else _ir_text(lowered, options)
-    tiles = run_pipeline(module, options, dims, shapes).module
-    if form == "tile-ir":
-        return _ir_text(tiles, options)
-    executable = build(tiles)
+    if form != "tile-ir":
+        check_complete(options)
+    return emit_tiles(form, run_pipeline(module, options, dims, shapes).module, options)
+
+
+def emit_tiles(form: str, tiles: Any, options: CompileOptions) -> Emitted:
+    """A form below the model level, of the module that the passes have left. Raises OptionError."""
+    if not isinstance(tiles, TileModule):
+        raise OptionError(
+            f"the passes end before `lower`: there is no {form}",
+            remedy="use @default, or --emit model-ir to see the module",
+        )
+    return _ir_text(tiles, options) if form == "tile-ir" else emit_executable(form, build(tiles))
+
+
+def emit_executable(form: str, executable: Executable) -> Emitted:
+    """A form that an executable still holds. Raises OptionError for the others."""
     if form == "memory-map":
         return Emitted(memory_map(executable))
+    if form in (*MODEL_FORMS, "tile-ir"):
+        raise OptionError(f"an executable holds no {form}", remedy="emit it from the model")
     return Emitted("\n".join(_codelet_texts(form, executable.codelets)))
 
 

@@ -112,7 +112,11 @@ class Executable:
         return made
 
     def check_handles(self, loc: Location) -> None:
-        """Raises FileError unless every port has a stream of its size."""
+        """Raises FileError unless every port has a stream of its size and, if counted, a count."""
+        sizes = {port.name: port.type.numel for port in self.signature.outputs}
+        for port in self.signature.outputs:
+            if port.counted is not None and sizes.get(port.count_name) != 1:
+                raise FileError(f"the number of elements of {port.name!r} is missing", loc)
         for port, prefix in (
             *((port, INPUT) for port in self.signature.inputs),
             *((port, OUTPUT) for port in self.signature.outputs),

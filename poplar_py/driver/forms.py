@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FORMS"]
+__all__ = ["FORMS", "MODEL_FORMS"]
 
 FORMS = ("model-ir", "tile-ir", "codelet-ir", "llvm", "asm", "memory-map", "dot")
+MODEL_FORMS = ("model-ir", "dot")

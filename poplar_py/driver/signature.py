@@ -21,10 +21,23 @@ __all__ = [
     "bind_inputs",
     "bound_types",
     "check_names",
+    "count_name",
+    "counted_axis",
     "split_axes",
 ]
 
 Array = npt.NDArray[Any]
+
+
+def count_name(name: str, axis: int) -> str:
+    """The output that holds how many elements another one has along an axis."""
+    return f"{name}.count{axis}"
+
+
+def counted_axis(name: str, types: Mapping[str, TensorType]) -> int | None:
+    """The axis along which the outputs of a program say that one of them is counted."""
+    found = (axis for axis in range(types[name].rank) if count_name(name, axis) in types)
+    return next((a for a in found if types[count_name(name, a)].numel == 1), None)
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ class Port:
     @property
     def count_name(self) -> str:
         """The port with this one's number of elements along `counted`."""
-        return f"{self.name}.count"
+        return count_name(self.name, self.counted or 0)
 
     def host_shape(self, replicas: int) -> tuple[int, ...]:
         """Shape of the array on the host, all replicas together."""

@@ -11,6 +11,7 @@ from poplar_py.arguments import names_of, whole
 from poplar_py.diagnostics import InputError
 from poplar_py.driver.cache import cached, key_of
 from poplar_py.driver.executable import Executable
+from poplar_py.driver.forms import MODEL_FORMS
 from poplar_py.driver.memory import give_back
 from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import (
@@ -111,11 +112,12 @@ def compile_model(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> 
 
 def _compile(model: LoadedModel, options: CompileOptions, sizes: Sizes) -> Compiled:
     """Passes are imported here: a start that finds its executable in the cache does without."""
-    from poplar_py.driver.compile import build, run_pipeline
+    from poplar_py.driver.compile import build, check_complete, run_pipeline
     from poplar_py.frontends.tiles import TileModel, compile_tiles
 
     if isinstance(model, TileModel):
-        return Compiled(compile_tiles(model, options), model.module)
+        return Compiled(compile_tiles(model, options, sizes), model.module)
+    check_complete(options)
     options.progress("import")
     found, binding = specialise(model, options, sizes)
     passed = run_pipeline(found.module, options, found.dims, found.shapes)
@@ -180,7 +182,10 @@ def output_axis(declared: TensorType, batch: set[Any]) -> int | None:
 
 def emit_model(model: LoadedModel, form: str, options: CompileOptions, sizes: Sizes) -> Emitted:
     """The text form of a model that `poplar-py compile --emit FORM` shows."""
-    from poplar_py.driver.emit import emit
+    from poplar_py.driver.emit import emit, emit_tiles
+    from poplar_py.frontends.tiles import TileModel, planned
 
+    if isinstance(model, TileModel) and form not in MODEL_FORMS:
+        return emit_tiles(form, planned(model, options, sizes, form == "tile-ir"), options)
     found, _ = specialise(model, options, sizes)
     return emit(form, found.module, options, found.dims, found.shapes)

@@ -14,7 +14,7 @@ from poplar_py.driver.compile import run_passes
 from poplar_py.driver.options import CompileOptions
 from poplar_py.driver.signature import Array
 from poplar_py.ir.resources import read_resource, save_resources
-from poplar_py.passes import module_text, parse_pipeline, verify_module
+from poplar_py.passes import module_text, parse_pipeline
 from poplar_py.passes.tile_module import TileModule
 from poplar_py.poplar.tile_parse import is_tile_text, parse_tile_module
 from poplar_py.types import TensorType
@@ -43,13 +43,10 @@ class Optimised:
         files.write_text(path, text)
 
 
-def optimise(path: str, options: CompileOptions) -> Optimised:
-    """Reads `.pir` text (`-`: standard input), verifies it, runs the pipeline of the options."""
-    module = read_pir(path)
-    verify_module(module)
+def optimise(module: Any, options: CompileOptions) -> Optimised:
+    """Verifies a module of either level and runs the pipeline of the options, if only the empty
+    one."""
     passes = parse_pipeline(options.pipeline)
-    if not passes:
-        return Optimised(module)
     return Optimised(run_passes(module, passes, options, options.machine()))
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from poplar_py.frontends.onnx import model as onnx_model
     from poplar_py.ir import Module
+    from poplar_py.target import Target
 
 __all__ = ["FORMATS", "LoadedModel", "OnnxModel", "Specialisation", "load_model"]
 
@@ -68,6 +69,11 @@ class LoadedModel(ABC):
     """A model that was read but not yet compiled for given shapes."""
 
     name: str
+
+    @property
+    def target(self) -> Target | None:
+        """The machine that the model was made for; None where it is still free."""
+        return None
 
     @property
     @abstractmethod

@@ -7,22 +7,26 @@ the tensors they are copied to and from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poplar_py.diagnostics import OptionError
-from poplar_py.driver.compile import build, run_passes
+from poplar_py.driver.compile import build, check_complete, run_passes
 from poplar_py.driver.executable import Executable
 from poplar_py.driver.options import CompileOptions
-from poplar_py.driver.signature import Port, Signature
+from poplar_py.driver.signature import Port, Signature, check_names, counted_axis
 from poplar_py.frontends.source import LoadedModel, Specialisation, Values
 from poplar_py.passes import parse_pipeline
 from poplar_py.passes.tile_module import TileModule
 from poplar_py.poplar import program
 from poplar_py.poplar.streams import DataStream
 from poplar_py.poplar.tensor import Tensor
+from poplar_py.target import Target
 from poplar_py.types import TensorType
 
-__all__ = ["TileModel", "compile_tiles"]
+if TYPE_CHECKING:
+    from poplar_py.frontends.build import Sizes
+
+__all__ = ["TileModel", "compile_tiles", "planned"]
 
 
 class TileModel(LoadedModel):
@@ -32,6 +36,10 @@ class TileModel(LoadedModel):
         self.name = name
         self.module = module
         self.fresh = fresh
+
+    @property
+    def target(self) -> Target:
+        return self.module.graph.target
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -68,11 +76,29 @@ def _streams(module: TileModule, kind: str, prefix: str) -> dict[str, TensorType
     return found
 
 
-def compile_tiles(model: TileModel, options: CompileOptions) -> Executable:
-    """The executable of a tile-level program, for the machine that its text names.
+def compile_tiles(model: TileModel, options: CompileOptions, sizes: Sizes) -> Executable:
+    """The executable of a tile-level program, for the machine that its text names."""
+    done = planned(model, options, sizes)
+    options.progress("codelets")
+    inputs = tuple(Port(name, type) for name, type in model.inputs.items())
+    types = model.outputs
+    outputs = tuple(Port(n, type, None, counted_axis(n, types)) for n, type in types.items())
+    signature = Signature(inputs, outputs, 1)
+    return Executable(build(done), signature, model.name, done.graph.target.num_ipus)
 
-    Passes of the model level are left out of the pipeline. Raises OptionError for several replicas.
+
+def planned(
+    model: TileModel, options: CompileOptions, sizes: Sizes, partly: bool = False
+) -> TileModule:
+    """The program after the passes; those of the model level are left out of the pipeline.
+
+    `partly`: it may stop before there is an executable. Raises OptionError for several replicas,
+    InputError for sizes and values, which the program was made for already.
     """
+    check_names("dim", sizes.dims, ())
+    check_names("compile-time input", sizes.consts, ())
+    if not partly:
+        check_complete(options)
     if options.replicas > 1:
         raise OptionError(
             f"{model.name} is at the tile level: it is the program of one replica",
@@ -81,8 +107,4 @@ def compile_tiles(model: TileModel, options: CompileOptions) -> Executable:
     module = model.fresh()
     passes = [p for p in parse_pipeline(options.pipeline) if p.level == "tile"]
     target = module.graph.target
-    done = run_passes(module, passes, options, target)
-    options.progress("codelets")
-    inputs = tuple(Port(name, type) for name, type in model.inputs.items())
-    outputs = tuple(Port(name, type) for name, type in model.outputs.items())
-    return Executable(build(done), Signature(inputs, outputs, 1), model.name, target.num_ipus)
+    return run_passes(module, passes, options, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from compiled import interpreter_blocked
 from test_control import expected
 
 import poplar_py as pp
-from poplar_py.diagnostics import UnsupportedOp
+from poplar_py.diagnostics import FileError, UnsupportedOp
+from poplar_py.driver.options import CompileOptions, Dumps
+from poplar_py.frontends.build import Sizes, compile_model
+from poplar_py.poplar.tile_parse import is_tile_text
 
 Array = np.ndarray[Any, np.dtype[Any]]
 R = np.random.default_rng(6)
@@ -83,17 +87,48 @@ def test_counted_rows(name: str, edge: float) -> None:
     np.testing.assert_allclose(ours, reference, rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", sorted(CHAINS)[:3])
-def test_compiled_and_saved_ones_give_the_same(name: str, tmp_path: Path) -> None:
-    made, feeds = model(CHAINS[name]), {"x": X, "edge": np.asarray(0.9, np.float32)}
+COUNTED = {
+    "rows": CHAINS[sorted(CHAINS)[0]],
+    "nonzero": "q = Greater(x, edge) y = NonZero(q)",
+    "compress": "y = Compress<axis=0>(x, f0)",
+    "boxes": """a = Abs(x) ax1 = Constant<value_ints=[0]>() boxes = Unsqueeze(a, ax1)
+        s0 = Unsqueeze(top, ax1) scores = Unsqueeze(s0, ax1) most = Constant<value_ints=[5]>()
+        iou = Constant<value_floats=[0.3]>() y = NonMaxSuppression(boxes, scores, most, iou, edge1)
+        """,
+}
+"""Outputs that the device counts, along the first axis and along others."""
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_every_way_of_running_cuts_the_same(name: str, tmp_path: Path) -> None:
+    chain = COUNTED[name].replace("edge1", "e1")
+    made = model(f"e1 = Unsqueeze(edge, ax) {chain}")
+    feeds = {"x": X, "edge": np.asarray(0.9, np.float32)}
     (reference,) = expected(made, feeds)
-    exe = pp.compile(pp.load(made), system="ipu", tiles_per_ipu=8)
+    assert 0 < reference.size
+    options = CompileOptions("ipu", tiles_per_ipu=8, dumps=Dumps(dump_dir=tmp_path / "dumps"))
+    exe = compile_model(pp.load(made), options, Sizes.of()).executable
     exe.save(tmp_path / "m.pexe")
-    for what in (exe, pp.Executable.load(tmp_path / "m.pexe")):
+    dumps = sorted((tmp_path / "dumps").glob("*.pir"))
+    levels = [dumps[0], dumps[-1]]
+    assert [is_tile_text(path.read_text()) for path in levels] == [False, True]
+    texts = [pp.compile(pp.load(path), system="ipu", tiles_per_ipu=8) for path in levels]
+    for what in (exe, pp.Executable.load(tmp_path / "m.pexe"), *texts):
         outputs = pp.Engine(what, threads=1).run(feeds)
         assert list(outputs) == ["y"]
         assert outputs["y"].shape == reference.shape
         np.testing.assert_allclose(outputs["y"], reference, rtol=2e-5, atol=1e-6)
+
+
+def test_a_count_that_is_missing_is_told(tmp_path: Path) -> None:
+    exe = pp.compile(pp.load(model(COUNTED["nonzero"])), system="ipu", tiles_per_ipu=8)
+    (counted,) = exe.signature.results
+    assert counted.counted == 1
+    moved = (replace(counted, counted=0), *exe.signature.outputs[1:])
+    exe.signature = replace(exe.signature, outputs=moved)
+    exe.save(tmp_path / "m.pexe")
+    with pytest.raises(FileError, match="number of elements of 'y' is missing"):
+        pp.Executable.load(tmp_path / "m.pexe")
 
 
 @pytest.mark.parametrize("chain", ["t = Gather(x, k) y = Softmax<axis=0>(t)", "y = Mul(k, k9)"])

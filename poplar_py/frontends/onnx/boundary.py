@@ -15,6 +15,7 @@ from poplar_py.diagnostics import (
     ShapeError,
     UnsupportedOp,
 )
+from poplar_py.driver.signature import count_name
 from poplar_py.frontends.onnx import protos
 from poplar_py.frontends.onnx.builder import MAX_NUMEL
 from poplar_py.frontends.onnx.importer import Importer
@@ -127,7 +128,7 @@ def add_output(
         return name, "absent", 0, ""
     if isinstance(result, Bounded):
         graph.add_output(importer.builder.use(result.val), name)
-        graph.add_output(importer.builder.use(result.count), f"{name}.count")
+        graph.add_output(importer.builder.use(result.count), count_name(name, result.axis))
         return name, f"bounded {result.axis}", 2, result.val.tag
     if isinstance(result, Seq):
         tag = ""
@@ -138,7 +139,7 @@ def add_output(
             tag = item.tag
         return name, "sequence", len(result.items), tag
     if not isinstance(result, Val):
-        loc = Location(importer.file, 0, 0, f"input {name}")
+        loc = Location(importer.file, 0, 0, f"output {name}")
         raise UnsupportedOp(f"output {name!r} holds strings", loc)
     graph.add_output(importer.builder.use(result), name)
     return name, "tensor", 1, result.tag
