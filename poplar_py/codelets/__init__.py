@@ -42,44 +42,52 @@ Fields, in row order (see `rows.py`)
     name: f32                             state; assigned in compute: lives in tile memory
     name: Vector[u16]                     state vector
     LIMIT = 16, LIMIT = 2 * N             class constant, compile time: `self.LIMIT`
-    Layouts: SPAN, SHORT_SPAN, ONE_PTR, SCALED_PTR32, SCALED_PTR64, SCALED_PTR128, COMPACT_PTR; all
-    but the first two have no length. After the layout may follow a least alignment in bytes and
-    a flag for interleaved memory: Vector[T, SPAN, 16, True]. Types may be chosen at compile time:
-    `Input[Vector[f16 if HALF else f32]]`.
+    in_: Input[f32]                       keywords of Python with `_`: vertices connect it as "in"
+    mode: Mode                            an enum of the file as state: an i32
+    Layouts: SPAN, SHORT_SPAN, ONE_PTR, SCALED_PTR32, SCALED_PTR64, SCALED_PTR128, COMPACT_PTR (also
+    VectorLayout.ONE_PTR, ...); all but the first two have no length. After the layout may follow a
+    least alignment in bytes and a flag for interleaved memory: Vector[T, SPAN, 16, True]. Types may
+    be chosen at compile time: `Input[Vector[f16 if HALF else f32]]`.
 
 Types
     f16 f32 f64 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool; short vectors `f32x16` = `Vec[f32, 16]`
     (any element type, 2 to 64 lanes), also by Poplar's names `float2 half4 int2 uint2 ...`;
-    `half` and `unsigned` are f16 and u32. Literals take the type of the other operand; alone they
-    are i32 and f32. Mixed ints: the wider one, signed at equal width. Int with float: the float
-    type. f16 or bf16 with f32: f32. f16 and bf16 round once per operation. Ints wrap. Index
+    `half`, `unsigned`, `float` and `int` are f16, u32, f32 and i32; `float2(a, b)` makes a vector,
+    `v[0] = s` sets a lane. Literals take the type of the other operand; alone they are i32 and
+    f32. Ints of 8 and 16 bits count as i32 in arithmetic and comparisons, as in C (lanes do not).
+    Mixed ints: the wider one, signed at equal width; // and % of i32 and u32 are exact, in the type
+    of the dividend. Int with float: the float type. f16 or bf16 with f32: f32. f16 and bf16 round
+    once per operation. Ints wrap. Index
     expressions are exact (64 bits, no wrap). `f32(x)`, `cast(x, T)` convert: float to int
     saturates, NaN gives 0, to f16 and bf16 round to nearest even. `bitcast(x, u32)` reinterprets.
     All of it works on vectors too, lane by lane.
 
 Statements
-    for i in range(n) / range(a, b) / range(a, b, step)   step: a compile-time int, not 0
+    for i in range(n) / range(a, b) / range(a, b, step)   a step of 0 ends the run
     for p in unroll(N) / unroll(a, b, step)               unrolled; p is a compile-time int
-    for v in run (a field, row or array with a length); for k in (1, 2, 4): unrolled
+    for v in run (a field, row or array with a length); for i, v in enumerate(run); for a, b in
+    zip(x, y); for k in (1, 2, 4) and for a, b in ((1, 2), (3, 4)): unrolled
     while, break, continue, return, pass, if / elif / else; `a if c else b`; and, or, not (short
     circuit). `if` on a compile-time value is folded: the dead branch is not even typed.
     match x: case 1 | 2: ... case Kind.ADD: ... case _: (values only; guards are possible)
     Operands are evaluated from left to right, as in Python; the links of a chain one by one.
-    x = e, x: f32 = e, x += e, x, y = a, b; a local has one type for good. Locals in CAPITALS, and
-    locals that hold a known int, are compile-time values.
-    acc = array(f32x16, 28): a zeroed local array. With compile-time indices everywhere it lives
-    in registers; else on the stack (at most 16 KiB in all).
+    x = e, x: f32 = e, x += e, x, y = a, b, x = y = e; a local has one type for good. Locals in
+    CAPITALS, and locals that hold a known int, are compile-time values.
+    TABLE = (1, 4, 9) in the file or the class: TABLE[i], with any index, filled by every vertex.
+    acc = array(f32x16, 28): a zeroed local array; array(f32, [1.0, 2.0]) holds these. With
+    compile-time indices everywhere it lives in registers; else on the stack (at most 16 KiB).
     Operators: + - * / // % ** & | ^ << >> ~ and comparisons. `/` wants floats; // and % on ints
-    are Python's (floor); shift counts are masked.
+    are Python's (floor), quot and rem are C's; shift counts are masked.
     assert: at compile time an error, at run time as `abort_if(not c)`. abort_if(c) ends the run
     with a TileException.
     Helpers (functions of the file, methods and static methods of the class) are inlined, may take
-    arrays, fields and rows, may return tuples; recursion is refused.
+    arrays, fields and rows, defaults, arguments by name, may return tuples; recursion is refused.
 
 Functions, on scalars and vectors alike
-    abs min max sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh
-    cosh tanh asinh acosh atanh erf sigmoid pow floor ceil round (half to even) trunc copysign fmod
-    isnan isinf isfinite popcount clz andc(a, b) = a & ~b fma(a, b, c) select(c, a, b)
+    abs (fabs) min max sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
+    atan2 sinh cosh tanh asinh acosh atanh erf sigmoid pow floor ceil round (half to even) trunc
+    copysign fmod isnan isinf isfinite popcount clz andc(a, b) = a & ~b fma(a, b, c) select(c, a,
+    b)
     min and max of floats give NaN if either is NaN; fmin and fmax give the number.
     size_of(T) is_float(T) limit_max(T) limit_min(T) lowest(T) inf(T) nan(T); `T is f16`, `T == f16`
     compare types at compile time. `math.pi`, `math.sqrt` and the like mean the same functions, as

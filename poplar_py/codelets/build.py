@@ -170,7 +170,8 @@ def bitcast(x: Expr, dtype: DType) -> Expr:
 
 def _check(op: str, d: DType) -> None:
     if op in _FLOAT_ONLY and not d.is_float:
-        remedy = "use // or cast to a float" if op == "div" else "cast to a float"
+        divide = "quot(a, b) divides ints as C does, // rounds down; or cast to a float"
+        remedy = divide if op == "div" else "cast to a float"
         raise TypeMismatch(f"{op} wants floats, found {d}", remedy=remedy)
     if op in _INT_ONLY and d.is_float:
         raise TypeMismatch(f"{op} wants integers, found {d}", remedy="use bitcast or cast")

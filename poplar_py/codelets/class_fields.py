@@ -11,11 +11,12 @@ import re
 from dataclasses import replace
 from typing import Literal
 
-from poplar_py.codelets.codelet_ir import Expr, Field, Ty
+from poplar_py.codelets.codelet_ir import Expr, Field
 from poplar_py.codelets.language_names import LAYOUTS, LIST_LAYOUTS
-from poplar_py.codelets.lower_expr import lower_expr
-from poplar_py.codelets.lowering import Builtin, Lowering, compile_time
-from poplar_py.types import DType
+from poplar_py.codelets.lower_expr import as_type, lower_expr
+from poplar_py.codelets.lowering import Lowering, compile_time
+from poplar_py.codelets.source import EnumType
+from poplar_py.types import DType, i32
 
 __all__ = ["class_fields"]
 
@@ -208,11 +209,13 @@ def _layout(
 
 
 def _element(low: Lowering, node: ast.expr) -> DType:
+    if _subscript(node)[0] in (*_EDGE_KINDS, "Vector", "VectorList"):
+        remedy = "a list of edges is Vector[Input[Vector[T]]]"
+        raise low.fail(node, "an element type is wanted here, such as f32 or T", remedy)
     value = lower_expr(low, node)
-    if isinstance(value, Ty) and value.lanes == 1:
-        value = value.dtype
-    if isinstance(value, Builtin) and value.name in ("int", "float"):
-        raise low.fail(node, f"{value.name} is not exact here", "write i32, u32, f32 or f16")
-    if not isinstance(value, DType):
+    if isinstance(value, EnumType):
+        return i32
+    found = as_type(value)
+    if found is None or found.lanes != 1:
         raise low.fail(node, "an element type is wanted here, such as f32 or T")
-    return value
+    return found.dtype

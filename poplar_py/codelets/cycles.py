@@ -52,6 +52,9 @@ UNPACK = {
 ROW_UNPACK = 2
 LOOP_SETUP = 2  # own
 LOOP_ROUND = 1  # own: decrement and branch; an innermost loop repeats for nothing
+ROUNDS = "rounds"
+"""Locals of this name count the rounds of a loop with a step that only the vertex knows. The
+quotient that finds them here costs nothing: a tile compares in every round instead."""
 
 
 @dataclass(slots=True)
@@ -186,6 +189,8 @@ class IssueModel:
                 issue(cost, main=1)
             case "prefetch" | "array":
                 return
+            case "assign" if str(s.attr[0]).startswith(f"{ROUNDS}."):
+                issue(cost, main=1)
             case _:
                 for arg in s.args:
                     if not arg.ty.ref:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from poplar_py.codelets import build
-from poplar_py.codelets.codelet_ir import Expr, Stmt, Ty, walk_stmts
+from poplar_py.codelets.codelet_ir import Expr, Stmt, walk_stmts
 from poplar_py.codelets.lower_expr import (
     as_operand,
+    as_type,
     lower_expr,
     lower_values,
 )
@@ -23,7 +24,6 @@ from poplar_py.codelets.lowering import (
     guard,
     stored_names,
 )
-from poplar_py.types import DType
 
 __all__ = ["inline"]
 
@@ -79,12 +79,9 @@ def _bind_arguments(low: Lowering, node: ast.Call, helper: Helper, frame: Frame)
     params = list(spec.args)
     if helper.method:
         frame.names[params.pop(0).arg if params else "self"] = SelfRef()
-    least = len(params) - len(spec.defaults)
-    if not least <= len(node.args) <= len(params):
-        raise low.fail(node, f"{helper.node.name} wants {len(params)} arguments")
-    values = lower_values(low, node.args)
-    values += [lower_expr(low, d) for d in spec.defaults[len(node.args) - least :]]
-    nodes = [*node.args, *spec.defaults[len(node.args) - least :]]
+    nodes, given = _argument_nodes(low, node, helper.node, params)
+    values = lower_values(low, nodes[:given])
+    values += [lower_expr(low, d) for d in nodes[given:]]
     for param, value, at in zip(params, values, nodes, strict=True):
         with guard(low, at):
             bound = _bind_argument(low, helper, param, value, at)
@@ -93,6 +90,28 @@ def _bind_arguments(low: Lowering, node: ast.Call, helper: Helper, frame: Frame)
                 frame.ir_names[param.arg] = bound.name
                 if not bound.ty.ref:
                     frame.types[param.arg] = bound.ty
+
+
+def _argument_nodes(
+    low: Lowering, node: ast.Call, function: ast.FunctionDef, params: list[ast.arg]
+) -> tuple[list[ast.expr], int]:
+    """What each parameter gets, in order, and how many of them the call gives."""
+    args, names = list(node.args), [p.arg for p in params]
+    least = len(names) - len(function.args.defaults)
+    named = {k.arg: k.value for k in node.keywords}
+    wrong = next((k for k in named if k not in names[len(args) :]), None)
+    if named and (wrong is not None or None in named):
+        raise low.fail(node, f"{function.name} has no parameter {wrong} left to give")
+    for i, name in enumerate(names[len(args) :], len(args)):
+        if not named:
+            break
+        if name not in named and i < least:
+            break
+        args.append(named.pop(name) if name in named else function.args.defaults[i - least])
+    if named or not least <= len(args) <= len(names):
+        raise low.fail(node, f"{function.name} wants {len(names)} arguments")
+    given = len(args)
+    return [*args, *function.args.defaults[given - least :]], given
 
 
 def _bind_argument(
@@ -108,8 +127,8 @@ def _bind_argument(
         caller, low.frame = low.frame, Frame({}, helper.module)
         annotated = lower_expr(low, param.annotation)
         low.frame = caller
-        if isinstance(annotated, (DType, Ty)):
-            ty = Ty(annotated) if isinstance(annotated, DType) else annotated
+        ty = as_type(annotated)
+        if ty is not None:
             value = build.cast(build.as_expr(value, ty), ty)
     if not isinstance(value, Expr):
         if param.arg not in stored_names(helper.node):

@@ -5,7 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from poplar_py.codelets import lower_calls, lower_flow, lower_match, lower_names, lower_ops
+from poplar_py.codelets import (
+    lower_calls,
+    lower_flow,
+    lower_loops,
+    lower_match,
+    lower_names,
+    lower_ops,
+)
 from poplar_py.codelets.arrays import MAX_ARRAY_BYTES, register_arrays
 from poplar_py.codelets.class_fields import class_fields
 from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Field, Ty, walk_stmts
@@ -21,6 +28,7 @@ __all__ = ["bind_parameters", "instance_name", "instantiate"]
 _TABLES = (
     lower_calls,
     lower_flow,
+    lower_loops,
     lower_match,
     lower_names,
     lower_ops,
@@ -96,9 +104,13 @@ def instantiate(template: ClassTemplate, bindings: dict[str, Value]) -> CodeletI
     compute = template.methods["compute"]
     worker = _bind_compute(low, compute)
     try:
-        lower_body(low, compute.body)
+        ends = lower_body(low, compute.body)
     except RecursionError:
         raise CodeletError("the codelet is nested too deeply", template.loc) from None
+    if low.value_returned and not ends:
+        message = f"compute of {template.name} returns a value on some paths only"
+        raise low.fail(compute, message, "end it with return True")
+    low.out = [*low.table_stores, *low.out]
     _check_arrays(low)
     fields = tuple(_with_mutability(f, low.assigned_state) for f in low.fields.values())
     return CodeletIR(
@@ -141,12 +153,21 @@ def _bind_compute(low: Lowering, compute: ast.FunctionDef) -> str:
     if len(args) != want:
         wants = "(self, worker_id)" if low.template.multi else "(self)"
         raise low.fail(compute, f"compute of {low.template.name} must be compute{wants}")
+    if not _returns_bool(compute.returns):
+        message = f"compute of {low.template.name} gives a bool, or nothing"
+        raise low.fail(compute.returns or compute, message, "results go to an Output")
     low.frame.names[args[0]] = SelfRef()
     if not low.template.multi:
         return ""
     name = low.fresh(args[1])
     low.frame.names[args[1]] = build_local(name)
     return name
+
+
+def _returns_bool(node: ast.expr | None) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in ("bool", "bool_")
+    return node is None or (isinstance(node, ast.Constant) and node.value is None)
 
 
 def build_local(name: str) -> Expr:

@@ -148,6 +148,18 @@ class VectorListLayout:
     COMPACT_DELTAN = COMPACT_DELTAN
 
 
+class VectorLayout:
+    """Layouts of a Vector under Poplar's name."""
+
+    SPAN = SPAN
+    SHORT_SPAN = SHORT_SPAN
+    ONE_PTR = ONE_PTR
+    SCALED_PTR32 = SCALED_PTR32
+    SCALED_PTR64 = SCALED_PTR64
+    SCALED_PTR128 = SCALED_PTR128
+    COMPACT_PTR = COMPACT_PTR
+
+
 class IntParam(int):
     """A compile-time int parameter: `N = IntParam("N")`."""
 
@@ -196,7 +208,7 @@ def unroll(*_args: int) -> _Iterator[int]:
 
 abort_if = acos = acosh = andc = array = asin = asinh = atan = atan2 = atanh = _only_on_tiles
 bitcast = cast = ceil = clz = copysign = cos = cosh = erf = exp = exp2 = expm1 = _only_on_tiles
-f32v2grand = floor = fma = fmax = fmin = fmod = gather = inf = insert = iota = _only_on_tiles
+f32v2grand = fabs = floor = fma = fmax = fmin = fmod = gather = inf = insert = iota = _only_on_tiles
 iota16 = is_float = isfinite = isinf = isnan = limit_max = limit_min = load = _only_on_tiles
 load16 = load_raw = log = log10 = log1p = log2 = lowest = max16 = min16 = nan = _only_on_tiles
 num_workers = popcount = pow = prefetch = prod = prod16 = quot = reduce_max = _only_on_tiles

@@ -9,10 +9,12 @@ from poplar_py.types import DTYPES, DType, bool_
 
 __all__ = [
     "BUILTIN_FUNCTIONS",
+    "C_NAMES",
     "IPU_NAMES",
     "IPU_REFUSED",
     "LAYOUTS",
     "LIST_LAYOUTS",
+    "POPLAR_VECTORS",
     "TYPE_NAMES",
     "VERTEX_BASES",
     "vector_named",
@@ -48,6 +50,9 @@ SPECIAL = frozenset(
     "andc urand32 urand64 urand_f32 f32v2grand".split()
 )
 BUILTIN_FUNCTIONS = MATH_UNARY | MATH_BINARY | SPECIAL
+
+C_NAMES = {"fabs": "abs"}
+"""Functions of C's math library, and Python's, by the function here that does the same."""
 
 # `ipu.NAME` and `__builtin_ipu_NAME`: Poplar's intrinsics by the function here that does the same.
 IPU_NAMES = {
@@ -87,6 +92,8 @@ _POPLAR_SCALARS = {
     "longlong": "i64",
     "ulonglong": "u64",
 }
+
+POPLAR_VECTORS = frozenset(f"{name}{n}" for name in _POPLAR_SCALARS for n in (2, 4, 8))
 
 
 def vector_named(name: str) -> Ty | None:

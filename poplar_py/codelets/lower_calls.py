@@ -13,6 +13,7 @@ from poplar_py.codelets.language_names import MATH_BINARY, MATH_UNARY
 from poplar_py.codelets.lower_expr import (
     HANDLERS,
     as_operand,
+    as_type,
     condition,
     lower_expr,
     lower_operands,
@@ -37,11 +38,13 @@ __all__ = ["lower_call"]
 
 
 def lower_call(low: Lowering, node: ast.Call) -> Value:
-    if node.keywords:
-        raise low.fail(node, "keyword arguments are not in the vertex language")
     target = lower_expr(low, node.func)
     if isinstance(target, Helper):
         return inline(low, node, target)
+    if node.keywords:
+        raise low.fail(node, "keyword arguments are for helpers only")
+    if isinstance(target, Ty) and target.lanes == len(node.args) > 1:
+        return _vector_of(low, node, target)
     if isinstance(target, (DType, Ty)):
         _arity(low, node, 1, 1)
         return _convert(low, node, rvalue(low, node.args[0]), target)
@@ -97,6 +100,8 @@ def _math_unary(low: Lowering, node: ast.Call, name: str, value: build.Operand) 
 
 
 def _math_binary(low: Lowering, node: ast.Call, name: str) -> Value:
+    if len(node.args) == 1 and name in ("min", "max"):
+        raise low.fail(node, f"{name} takes numbers, 2 to 16 of them", "loop over the elements")
     _arity(low, node, 2, 16 if name in ("min", "max") else 2)
     values = lower_operands(low, node.args)
     result = values[0]
@@ -136,6 +141,18 @@ def _convert(low: Lowering, node: ast.AST, value: build.Operand, target: DType |
     return build.const(value, ty)
 
 
+def _vector_of(low: Lowering, node: ast.Call, ty: Ty) -> Value:
+    """`float2(a, b)`: a short vector from its lanes."""
+    lanes = [
+        build.cast(build.as_expr(v, Ty(ty.dtype)), Ty(ty.dtype))
+        for v in lower_operands(low, node.args)
+    ]
+    vector = build.splat(lanes[0], ty.lanes)
+    for i, lane in enumerate(lanes[1:], 1):
+        vector = Expr("insert", ty, (vector, lane), (i,))
+    return vector
+
+
 def _saturate(value: float, dtype: DType) -> int:
     low = -(1 << dtype.bits - 1) if dtype.kind == "i" else 0
     high = (1 << dtype.bits - (dtype.kind == "i")) - 1
@@ -164,8 +181,9 @@ def _len(low: Lowering, node: ast.Call) -> Value:
 
 
 def _cast(low: Lowering, node: ast.Call) -> Value:
-    target = lower_expr(low, node.args[1])
-    if not isinstance(target, (DType, Ty)):
+    target: Value = lower_expr(low, node.args[1])
+    target = target if isinstance(target, (DType, Ty)) else as_type(target)
+    if target is None:
         raise low.fail(node.args[1], "cast(x, T) wants a type as its second argument")
     return _convert(low, node, rvalue(low, node.args[0]), target)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from poplar_py.codelets import build
-from poplar_py.codelets.codelet_ir import I32, Expr, Stmt, Ty, walk_expr
+from poplar_py.codelets.codelet_ir import BOOL, I32, Expr, Stmt, Ty, walk_expr
 from poplar_py.codelets.errors import place
 from poplar_py.codelets.fold import FOLDABLE, fold
+from poplar_py.codelets.hints import expression_hint
 from poplar_py.codelets.lowering import (
     MAX_EXPR_DEPTH,
     ArrayRef,
@@ -22,10 +23,11 @@ from poplar_py.codelets.lowering import (
 )
 from poplar_py.codelets.source import EnumValue
 from poplar_py.diagnostics import PoplarPyError
-from poplar_py.types import DType
+from poplar_py.types import DTYPES, DType, f32
 
 __all__ = [
     "HANDLERS",
+    "as_type",
     "condition",
     "constant_int",
     "element_index",
@@ -51,8 +53,8 @@ def lower_expr(low: Lowering, node: ast.expr) -> Value:
         raise low.fail(node, "the expression is nested too deeply", "use locals")
     handler = HANDLERS.get(type(node))
     if handler is None:
-        name = type(node).__name__.lower()
-        raise low.fail(node, f"the expression form {name!r} is not in the vertex language")
+        words, remedy = expression_hint(node)
+        raise low.fail(node, f"{words} is not in the vertex language", remedy)
     try:
         value = handler(low, node)
     except PoplarPyError as error:
@@ -76,7 +78,9 @@ def as_operand(low: Lowering, node: ast.AST, value: Value) -> build.Operand:
     if isinstance(value, (Expr, int, float)) and not (isinstance(value, Expr) and value.ty.ref):
         return value
     what = _describe(value)
-    raise low.fail(node, f"{what} is no number here", "index it" if "field" in what else "")
+    remedies = {"a tuple": "a local array is array(T, n)", "a function": "call it"}
+    remedy = "index it" if "field" in what else remedies.get(what, "")
+    raise low.fail(node, f"{what} is no number here", remedy)
 
 
 def _describe(value: Value) -> str:
@@ -93,8 +97,12 @@ def _describe(value: Value) -> str:
             return "a string"
         case None:
             return "nothing (a function without a result)"
-        case Expr():
-            return "a row of a field"
+        case Expr(ty=ty):
+            return "a row of a field" if ty.ref else "a number"
+        case int() | float():
+            return "a number"
+        case tuple():
+            return "a tuple"
         case _:
             return "this"
 
@@ -180,12 +188,20 @@ def condition(low: Lowering, node: ast.expr) -> Expr | bool:
 
 def type_value(low: Lowering, node: ast.expr) -> Ty:
     """A value type: f32, T, f32x16, Vec[f32, 16]."""
-    value = lower_expr(low, node)
-    if isinstance(value, DType):
-        return Ty(value)
-    if isinstance(value, Ty):
-        return value
-    raise low.fail(node, "a type is wanted here, such as f32 or f32x16")
+    found = as_type(lower_expr(low, node))
+    if found is None:
+        raise low.fail(node, "a type is wanted here, such as f32 or f32x16")
+    return found
+
+
+def as_type(value: Value) -> Ty | None:
+    """A value as a type, None for others. `float` and `int` are f32 and i32, as in C++."""
+    if isinstance(value, Builtin) and value.name in _C_SCALARS:
+        value = _C_SCALARS[value.name]
+    return Ty(value) if isinstance(value, DType) else value if isinstance(value, Ty) else None
+
+
+_C_SCALARS = {"float": f32, "int": DTYPES["i32"]}
 
 
 def field_ref(value: FieldRef) -> Expr:
@@ -237,10 +253,7 @@ def _subscript(low: Lowering, node: ast.Subscript) -> Value:
             return Expr("row", Ty(f.dtype, 1, True, not f.inner_one_ptr), (index,), (f.name,))
         return build.load(field_ref(base), index)
     if isinstance(base, tuple):
-        at = constant_int(low, node.slice, "an index into a tuple")
-        if not -len(base) <= at < len(base):
-            raise low.fail(node, f"the tuple has {len(base)} parts")
-        return base[at]
+        return _part(low, node, base)
     if isinstance(base, Expr) and base.ty.ref:
         return build.load(base, element_index(low, node.slice))
     if isinstance(base, Expr) and base.ty.lanes > 1:
@@ -249,6 +262,51 @@ def _subscript(low: Lowering, node: ast.Subscript) -> Value:
             raise low.fail(node, f"lane {lane} of {base.ty} does not exist")
         return Expr("extract", Ty(base.ty.dtype), (base,), (lane,))
     raise low.fail(node, f"{_describe(base)} cannot be indexed")
+
+
+def _part(low: Lowering, node: ast.Subscript, base: tuple[Value, ...]) -> Value:
+    """A part of a tuple; of known numbers any part, by an index that only the vertex knows."""
+    at = compile_time(lower_expr(low, node.slice))
+    if at is None:
+        return array_load(low, _table(low, node, base), node.slice)
+    if not isinstance(at, int) or not -len(base) <= at < len(base):
+        raise low.fail(node, f"the tuple has {len(base)} parts")
+    return base[at]
+
+
+def _table(low: Lowering, node: ast.Subscript, base: tuple[Value, ...]) -> ArrayRef:
+    """A tuple of known numbers as a local array, filled when the vertex starts."""
+    numbers = [compile_time(v.value if isinstance(v, EnumValue) else v) for v in base]
+    known = tuple(n for n in numbers if n is not None)
+    if len(known) < len(base) or not known:
+        remedy = "put them into an array first: a = array(f32, n)"
+        raise low.fail(node, "a tuple of values that are not known at compile time", remedy)
+    ty = _table_type(low, node, base, known)
+    if (ty, known) not in low.tables:
+        name = low.fresh("table")
+        low.arrays[name] = place(low.frame.module.file, node)
+        low.tables[ty, known] = ArrayRef(name, ty, len(known))
+        low.table_stores.append(Stmt("array", (), (name, len(known)), line=low.line, ty=ty))
+        for i, n in enumerate(known):
+            stored = (build.const(i, I32), build.const(n, ty))
+            low.table_stores.append(Stmt("astore", stored, (name,), line=low.line))
+    return low.tables[ty, known]
+
+
+def _table_type(
+    low: Lowering, node: ast.AST, base: tuple[Value, ...], known: tuple[int | float, ...]
+) -> Ty:
+    """f32 or i32 for literals, the type of the parts where they have one."""
+    types = {v.ty for v in base if isinstance(v, Expr)}
+    if len(types) > 1:
+        raise low.fail(node, "the parts of a table have one type")
+    if types:
+        return types.pop()
+    if any(isinstance(n, float) for n in known):
+        return Ty(f32)
+    if all(isinstance(n, bool) for n in known):
+        return BOOL
+    return build.literal_type(max(known, key=abs))
 
 
 def _vec_type(low: Lowering, node: ast.Subscript) -> Ty:

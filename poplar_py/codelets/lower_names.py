@@ -6,14 +6,17 @@ import ast
 import math
 
 from poplar_py.codelets.codelet_ir import Expr, Ty
+from poplar_py.codelets.hints import name_hint
 from poplar_py.codelets.language_names import (
     BUILTIN_FUNCTIONS,
+    C_NAMES,
     IPU_NAMES,
     IPU_REFUSED,
     LAYOUTS,
     LIST_LAYOUTS,
     MATH_BINARY,
     MATH_UNARY,
+    POPLAR_VECTORS,
     TYPE_NAMES,
     VERTEX_BASES,
     vector_named,
@@ -29,7 +32,7 @@ from poplar_py.codelets.lowering import (
     SelfRef,
     Value,
 )
-from poplar_py.codelets.source import EnumType, EnumValue
+from poplar_py.codelets.source import ClassTemplate, EnumType, EnumValue
 
 __all__: list[str] = []
 
@@ -60,12 +63,29 @@ def _name(low: Lowering, node: ast.Name) -> Value:
         return module.enums[name]
     if name in BUILTIN_FUNCTIONS or name in VERTEX_BASES or name == "VectorListLayout":
         return Builtin(name)
+    if name in C_NAMES:
+        return Builtin(C_NAMES[name])
     if name.startswith(_INTRINSIC):
         return _intrinsic(low, node, name.removeprefix(_INTRINSIC))
-    raise low.fail(node, f"unknown name {name}")
+    raise _unknown(low, node)
 
 
 _INTRINSIC = "__builtin_ipu_"
+
+
+def _unknown(low: Lowering, node: ast.Name) -> Exception:
+    name, module = node.id, low.frame.module
+    if name in low.frame.ended_loops:
+        remedy = "keep what you need in a local set before the loop"
+        return low.fail(node, f"{name} is the variable of a loop that has ended", remedy)
+    if name in module.params:
+        remedy = f"class {low.template.name}(..., Generic[{name}])"
+        return low.fail(node, f"{name} is no parameter of {low.template.name}", remedy)
+    if name in low.fields:
+        return low.fail(node, f"unknown name {name}", f"the field is self.{name}")
+    known = {*low.frame.names, *low.bindings, *module.constants, *module.functions, *module.enums}
+    known |= {*TYPE_NAMES, *LAYOUTS, *LIST_LAYOUTS, *BUILTIN_FUNCTIONS, *POPLAR_VECTORS}
+    return low.fail(node, f"unknown name {name}", name_hint(name, known))
 
 
 def _intrinsic(low: Lowering, node: ast.expr, name: str) -> Value:
@@ -101,6 +121,9 @@ def _attribute(low: Lowering, node: ast.Attribute) -> Value:
         return _math_name(low, node)
     if isinstance(node.value, ast.Name) and node.value.id == "ipu":
         return _intrinsic(low, node, node.attr)
+    owner = _class_named(low, node.value)
+    if owner is not None:
+        return _static(low, node, owner)
     base = lower_expr(low, node.value)
     if isinstance(base, EnumType):
         return _enum_member(low, node, base)
@@ -109,7 +132,8 @@ def _attribute(low: Lowering, node: ast.Attribute) -> Value:
     if isinstance(base, Builtin) and base.name in VERTEX_BASES and node.attr == "num_workers":
         return Builtin(node.attr)
     if not isinstance(base, SelfRef):
-        raise low.fail(node, "only attributes of self exist in the vertex language")
+        remedy = "write len(x)" if node.attr == "size" else ""
+        raise low.fail(node, "only attributes of self exist in the vertex language", remedy)
     name = node.attr
     if name in low.fields:
         f = low.fields[name]
@@ -121,11 +145,31 @@ def _attribute(low: Lowering, node: ast.Attribute) -> Value:
     if name in low.template.methods:
         function = low.template.methods[name]
         return Helper(function, low.template.module, not _is_static(function))
+    if name == "num_workers" and low.template.multi:
+        return Builtin(name)
     raise low.fail(
         node,
         f"{low.template.name} has no field {name}",
         "fields are: " + ", ".join(low.fields),
     )
+
+
+def _class_named(low: Lowering, node: ast.expr) -> ClassTemplate | None:
+    """The vertex class of this file that a name stands for."""
+    if not isinstance(node, ast.Name) or node.id in low.frame.names:
+        return None
+    return low.frame.module.classes.get(node.id)
+
+
+def _static(low: Lowering, node: ast.Attribute, owner: ClassTemplate) -> Value:
+    """`Class.name`: a static method, or a constant of the class itself."""
+    function = owner.methods.get(node.attr)
+    if function is not None and _is_static(function):
+        return Helper(function, owner.module)
+    if owner is low.template and node.attr in low.class_constants:
+        return lower_expr(low, low.class_constants[node.attr])
+    remedy = "write self.NAME for what belongs to this vertex"
+    raise low.fail(node, f"{owner.name} has no static method {node.attr}", remedy)
 
 
 def _is_static(function: ast.FunctionDef) -> bool:
@@ -147,7 +191,10 @@ def _math_name(low: Lowering, node: ast.Attribute) -> Value:
         return constants[node.attr]
     if node.attr in MATH_UNARY or node.attr in MATH_BINARY:
         return Builtin(node.attr)
-    raise low.fail(node, f"there is no math.{node.attr} in the vertex language")
+    if node.attr in C_NAMES:
+        return Builtin(C_NAMES[node.attr])
+    remedy = name_hint(node.attr, MATH_UNARY | MATH_BINARY)
+    raise low.fail(node, f"there is no math.{node.attr} in the vertex language", remedy)
 
 
 HANDLERS[ast.Name] = _name

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from poplar_py.codelets import build
-from poplar_py.codelets.codelet_ir import BOOL, TRAPPING, Expr, Stmt, Ty, walk_expr
+from poplar_py.codelets.codelet_ir import BOOL, I32, TRAPPING, Expr, Stmt, Ty, walk_expr
 from poplar_py.codelets.lower_expr import (
     HANDLERS,
     as_operand,
@@ -24,7 +24,7 @@ from poplar_py.codelets.lowering import (
     compile_time,
 )
 from poplar_py.codelets.source import EnumType, EnumValue
-from poplar_py.types import DType, bool_
+from poplar_py.types import DType, bool_, i64
 
 __all__ = ["BINARY_OPERATORS", "arithmetic", "logical"]
 
@@ -86,7 +86,12 @@ def _binop(low: Lowering, node: ast.BinOp) -> Value:
 def arithmetic(
     low: Lowering, node: ast.AST, op: str, a: build.Operand, b: build.Operand
 ) -> build.Operand:
-    """One operator; folded when both operands are known ints (or Python numbers)."""
+    """One operator; folded when both operands are known ints (or Python numbers).
+
+    As in C, an int of 8 or 16 bits counts as i32. Quotients and remainders of i32 and u32 are those
+    of the numbers, in the type of the dividend: `hash % len(table)` is never negative.
+    """
+    a, b = _as_int(a), _as_int(b)
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         return _fold(low, node, op, a, b)
     x, y = compile_time(a), compile_time(b)
@@ -94,7 +99,28 @@ def arithmetic(
         return _fold_typed(low, node, op, a, b, x, y)
     if op == "pow":
         return _power(a, b)
+    if op in ("floordiv", "mod") and _kinds(a, b) == {"i", "u"}:
+        wide, ty = Ty(i64), build.as_expr(a).ty
+        x, y = (build.cast(build.as_expr(v), wide) for v in (a, b))
+        exact = build.binary(op, x, y)
+        return build.cast(exact, ty)
     return build.binary(op, a, b)
+
+
+def _as_int(x: build.Operand) -> build.Operand:
+    """A scalar int narrower than 32 bits as i32 (C's integer promotion); the rest as it is."""
+    if not isinstance(x, Expr) or x.ty.lanes > 1 or x.ty.ref:
+        return x
+    d = x.ty.dtype
+    return build.cast(x, I32) if d.is_integer and d is not bool_ and d.size < 4 else x
+
+
+def _kinds(a: build.Operand, b: build.Operand) -> set[str]:
+    """Signed and unsigned kinds of two scalar variables of 32 bits; empty for others."""
+    if not isinstance(a, Expr) or not isinstance(b, Expr):
+        return set()
+    kinds = {x.ty.dtype.kind for x in (a, b) if x.ty.lanes == 1 and x.ty.dtype.size == 4}
+    return kinds if a.ty.dtype.size == b.ty.dtype.size else set()
 
 
 def _fold(low: Lowering, node: ast.AST, op: str, a: Any, b: Any) -> int | float | bool:
@@ -161,9 +187,11 @@ def _unaryop(low: Lowering, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Invert):
         if isinstance(value, Expr) and value.ty.dtype is bool_:
             return build.unary("not", value)
-        return build.unary("inv", value) if isinstance(value, Expr) else ~int(value)
+        return build.unary("inv", _as_int(value)) if isinstance(value, Expr) else ~int(value)
     if not isinstance(value, Expr):
         return -value
+    value = _as_int(value)
+    assert isinstance(value, Expr)
     if isinstance(known, int) and value.ty.dtype.is_integer:
         return arithmetic(low, node, "sub", build.const(0, value.ty), value)
     return build.unary("neg", value)
@@ -202,7 +230,7 @@ def _compare_two(
         if op not in ("eq", "ne"):
             raise low.fail(node, "types have no order")
         return bool(_PYTHON[op](_plain(left[1]), _plain(right[1])))
-    a, b = as_operand(low, left[0], left[1]), as_operand(low, right[0], right[1])
+    a, b = (_as_int(as_operand(low, *side)) for side in (left, right))
     if isinstance(a, Expr) or isinstance(b, Expr):
         left_value, right_value = build.promote(a, b)
         x, y = compile_time(left_value), compile_time(right_value)

@@ -9,10 +9,12 @@ from typing import Any
 from poplar_py.codelets import build
 from poplar_py.codelets.codelet_ir import I32, Expr, Stmt, Ty
 from poplar_py.codelets.errors import place
+from poplar_py.codelets.hints import statement_hint
 from poplar_py.codelets.lower_expr import (
     array_index,
     as_operand,
     condition,
+    constant_int,
     element_index,
     field_ref,
     index_expr,
@@ -42,8 +44,8 @@ def lower_body(low: Lowering, body: Sequence[ast.stmt]) -> bool:
         low.line = node.lineno
         handler = HANDLERS.get(type(node))
         if handler is None:
-            name = type(node).__name__.lower()
-            raise low.fail(node, f"the statement {name!r} is not in the vertex language")
+            words, remedy = statement_hint(node)
+            raise low.fail(node, f"{words} is not in the vertex language", remedy)
         try:
             if handler(low, node):
                 return True
@@ -58,26 +60,34 @@ def lower_body(low: Lowering, body: Sequence[ast.stmt]) -> bool:
 
 
 def _assign(low: Lowering, node: ast.Assign) -> bool:
-    if len(node.targets) != 1:
-        raise low.fail(node, "a chained assignment is not in the vertex language")
-    target = node.targets[0]
-    if isinstance(target, ast.Tuple):
-        _assign_tuple(low, node, target)
-        return False
-    _store_to(low, target, lower_expr(low, node.value), node.value)
+    value = lower_expr(low, node.value)
+    if len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple):
+        value = _kept(low, value)
+    for target in node.targets:
+        _assign_to(low, target, value, node.value)
     return False
 
 
-def _assign_tuple(low: Lowering, node: ast.Assign, target: ast.Tuple) -> None:
-    value = lower_expr(low, node.value)
+def _kept(low: Lowering, value: Value) -> Value:
+    """A value that several stores use, evaluated before the first of them."""
+    if isinstance(value, tuple):
+        return tuple(_kept(low, v) for v in value)
+    if isinstance(value, FieldRef) and value.field.rank == 0:
+        value = build.load(field_ref(value), build.const(0, I32))
+    if not isinstance(value, Expr) or value.op == "const" or value.ty.ref:
+        return value
+    return low.temp(value)
+
+
+def _assign_to(low: Lowering, target: ast.expr, value: Value, at: ast.expr) -> None:
+    """Stores to a target, or to the targets of a tuple one after the other."""
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        _store_to(low, target, value, at)
+        return
     if not isinstance(value, tuple) or len(value) != len(target.elts):
-        raise low.fail(node, f"{len(target.elts)} values are wanted on the right")
-    pinned = [
-        low.temp(v) if isinstance(v, Expr) and v.op != "const" and not v.ty.ref else v
-        for v in value
-    ]
-    for item, part in zip(target.elts, pinned, strict=True):
-        _store_to(low, item, part, node.value)
+        raise low.fail(at, f"{len(target.elts)} values are wanted on the right")
+    for item, part in zip(target.elts, value, strict=True):
+        _assign_to(low, item, part, at)
 
 
 def _annassign(low: Lowering, node: ast.AnnAssign) -> bool:
@@ -232,11 +242,31 @@ def _assign_subscript(
         return
     if isinstance(base, FieldRef) and base.field.rank < 2:
         base = field_ref(base)
+    if isinstance(base, Expr) and base.ty.lanes > 1 and isinstance(target.value, ast.Name):
+        _set_lane(low, target, base, value, at)
+        return
+    if isinstance(base, tuple):
+        raise low.fail(target, "a tuple is fixed", "make it an array: a = array(f32, [1.0, 2.0])")
     if not isinstance(base, Expr) or not base.ty.ref:
         raise low.fail(target, "this cannot be assigned to", "use insert() for vector lanes")
     index = element_index(low, target.slice)
     value = pin(low, value, mark) if len(low.out) > mark else value
     _store(low, target, base, index, value, at)
+
+
+def _set_lane(
+    low: Lowering, target: ast.Subscript, vector: Expr, value: build.Operand, at: ast.expr
+) -> None:
+    """`v[K] = s` of a local short vector: the local becomes insert(v, K, s)."""
+    assert isinstance(target.value, ast.Name)
+    lane = constant_int(low, target.slice, "the lane of a vector")
+    if not 0 <= lane < vector.ty.lanes:
+        raise low.fail(target, f"lane {lane} of {vector.ty} does not exist")
+    ty = Ty(vector.ty.dtype)
+    _no_silent_float(low, at, value, ty)
+    scalar = build.cast(build.as_expr(value, ty), ty)
+    made = Expr("insert", vector.ty, (vector, scalar), (lane,))
+    _assign_name(low, target.value, made, at)
 
 
 def _store(

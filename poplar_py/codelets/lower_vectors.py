@@ -10,6 +10,7 @@ from poplar_py.codelets.arrays import MAX_ARRAY_BYTES
 from poplar_py.codelets.codelet_ir import I32, Expr, Stmt, Ty
 from poplar_py.codelets.errors import place
 from poplar_py.codelets.lower_expr import (
+    as_operand,
     constant_int,
     index_expr,
     lower_expr,
@@ -33,7 +34,9 @@ __all__ = ["VECTOR_FUNCTIONS", "check_writable"]
 
 def _array(low: Lowering, node: ast.Call) -> Value:
     ty = type_value(low, node.args[0])
-    size = constant_int(low, node.args[1], "the size of an array")
+    given = lower_expr(low, node.args[1])
+    values = list(given) if isinstance(given, tuple) else []
+    size = len(values) or constant_int(low, node.args[1], "the size of an array")
     if not 1 <= size * ty.nbytes <= MAX_ARRAY_BYTES:
         raise low.fail(
             node,
@@ -43,6 +46,9 @@ def _array(low: Lowering, node: ast.Call) -> Value:
     name = low.fresh("array")
     low.arrays[name] = place(low.frame.module.file, node)
     low.emit(Stmt("array", (), (name, size), ty=ty))
+    for i, value in enumerate(values):
+        number = build.as_expr(as_operand(low, node.args[1], value), ty)
+        low.emit(Stmt("astore", (build.const(i, I32), build.cast(number, ty)), (name,)))
     return ArrayRef(name, ty, size)
 
 

@@ -114,6 +114,7 @@ class Frame:
     returns_annotation: ast.expr | None = None
     types: dict[str, Ty] = field(default_factory=lambda: {})
     lost: dict[str, int] = field(default_factory=lambda: {})
+    ended_loops: set[str] = field(default_factory=lambda: set())
     ir_names: dict[str, str] = field(default_factory=lambda: {})
     loop_names: set[str] = field(default_factory=lambda: set())
     leaves: int = 0
@@ -161,6 +162,9 @@ class Lowering:
         self.arrays: dict[str, Location] = {}
         self.loops = 0
         self.row_fields: dict[str, str] = {}
+        self.tables: dict[tuple[Ty, tuple[int | float | bool, ...]], ArrayRef] = {}
+        self.table_stores: list[Stmt] = []
+        self.value_returned = False
 
     def fail(self, node: ast.AST, message: str, remedy: str = "") -> CodeletError:
         return CodeletError(message, place(self.frame.module.file, node), remedy)

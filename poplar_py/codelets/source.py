@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from poplar_py.codelets.errors import CodeletError, place
+from poplar_py.codelets.hints import cpp_hint
+from poplar_py.codelets.spelling import one_spelling, plain_text
 from poplar_py.diagnostics import Location, register_source
 from poplar_py.types import DTYPES, DType
 
@@ -127,14 +129,15 @@ def parse_source(text: str, file: str, namespace: str = "", line_offset: int = 0
     """Parse one source. `namespace` is a default; `line_offset` moves line numbers (inspect)."""
     if len(text) > _MAX_SOURCE:
         raise CodeletError(f"{file}: a source of {len(text)} characters is too long")
+    text = plain_text(text)
     register_source(file, "\n" * line_offset + text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
-            tree = ast.parse(text)
+            tree = one_spelling(ast.parse(text))
     except SyntaxError as error:
         loc = Location(file, (error.lineno or 1) + line_offset, error.offset or 1)
-        raise CodeletError(f"syntax: {error.msg}", loc) from None
+        raise CodeletError(f"syntax: {error.msg}", loc, cpp_hint(text)) from None
     except (RecursionError, MemoryError):
         raise CodeletError("the source is nested too deeply", Location(file, 1, 1)) from None
     except ValueError as error:
@@ -149,7 +152,7 @@ def parse_source(text: str, file: str, namespace: str = "", line_offset: int = 0
 
 
 def _module_statement(module: SourceModule, node: ast.stmt) -> None:
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
+    if isinstance(node, (ast.Import, ast.ImportFrom)) or _is_main_guard(node):
         return
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return
@@ -166,6 +169,15 @@ def _module_statement(module: SourceModule, node: ast.stmt) -> None:
         node,
         f"{_kind(node)} at module level is not part of the vertex language",
         "a codelet source has imports, constants, parameters, helper functions and vertex classes",
+    )
+
+
+def _is_main_guard(node: ast.stmt) -> bool:
+    """`if __name__ == "__main__":`, where codelets stand in the file of their program."""
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Compare)
+        and _is_name(node.test.left, "__name__")
     )
 
 

@@ -57,7 +57,6 @@ CASES = {
     "x = 123456789012345678901234567890": ("does not fit in 64 bits", 5),
     "x = self.k.real": ("only attributes of self", 5),
     "x: f32": ("a local needs a first value", 1),
-    "x = y = 1": ("chained assignment", 1),
     "BIG = self.k": ("in capitals", 7),
     "helper(self.y)": ("unknown name helper", 1),
     "assert N == 3, 'N must be 3'": ("N must be 3", 1),

@@ -60,10 +60,10 @@ def saturated(x: Array, dtype: DType) -> Array:
 
 
 def shifted(x: Array, by: Array, left: bool) -> Array:
-    """Shift counts are taken modulo the width of the type."""
-    width = x.dtype.itemsize * 8
-    count = by & x.dtype.type(width - 1)
-    return (x << count if left else x >> count).astype(x.dtype)
+    """Ints below 32 bits count as i32; shift counts are taken modulo the width of the type."""
+    wide = x.astype(np.int32) if x.dtype.itemsize < 4 else x
+    count = by.astype(wide.dtype) & wide.dtype.type(wide.dtype.itemsize * 8 - 1)
+    return (wide << count if left else wide >> count).astype(x.dtype)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from poplar_py.types import DTYPES, DType, bool_
 
 Array = npt.NDArray[Any]
-I32, U32, F16, F32 = (DTYPES[n] for n in ("i32", "u32", "f16", "f32"))
+I32, U32, I64, F16, F32 = (DTYPES[n] for n in ("i32", "u32", "i64", "f16", "f32"))
 
 
 class Trap(Exception):
@@ -104,16 +104,25 @@ class Num:
         return shift(self, o, left=False)
 
     def __pow__(self, n: int) -> Num:
-        square = self if n == 1 else self * self
+        square = as_int(self) if n == 1 else self * self
         return square * self if n == 3 else square * square if n == 4 else square
 
+    def __iadd__(self, o: Any) -> Num:
+        return cast(self + o, self.t)
+
+    def __isub__(self, o: Any) -> Num:
+        return cast(self - o, self.t)
+
+    def __imul__(self, o: Any) -> Num:
+        return cast(self * o, self.t)
+
     def __neg__(self) -> Num:
-        return Num(
-            self.t, -self.a if self.t.is_float else wrapped(0 - self.a.astype(object), self.t)
-        )
+        x = as_int(self)
+        return Num(x.t, -x.a if x.t.is_float else wrapped(0 - x.a.astype(object), x.t))
 
     def __invert__(self) -> Num:
-        return Num(self.t, ~self.a)
+        x = as_int(self)
+        return Num(x.t, ~x.a)
 
     def __lt__(self, o: Any) -> Num:
         return compare(np.less, self, o)
@@ -187,6 +196,12 @@ def _join(a: DType, b: DType) -> DType:
     return a if a.kind == "i" else b
 
 
+def as_int(x: Any) -> Any:
+    """C's integer promotion: a scalar int of 8 or 16 bits counts as i32."""
+    narrow = isinstance(x, Num) and x.t.is_integer and x.t is not bool_ and x.t.size < 4
+    return cast(x, I32) if narrow and x.a.ndim == 0 else x
+
+
 def promote(a: Any, b: Any) -> tuple[Num, Num]:
     """Both in the common type; a Python number takes the other's type where that keeps its kind."""
     if not isinstance(a, Num):
@@ -212,6 +227,9 @@ _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def arithmetic(op: str, a: Any, b: Any) -> Num:
+    a, b = as_int(a), as_int(b)
+    if op in ("floordiv", "mod") and _mixed(a, b):
+        return cast(_division(op, cast(a, I64), cast(b, I64)), a.t)
     x, y = promote(a, b)
     t = x.t
     if t is bool_ and op in ("and", "or", "xor"):
@@ -223,6 +241,12 @@ def arithmetic(op: str, a: Any, b: Any) -> Num:
     if op in ("floordiv", "mod"):
         return _division(op, x, y)
     return Num(t, wrapped(_PYTHON[op](x.a.astype(object), y.a.astype(object)), t))
+
+
+def _mixed(a: Any, b: Any) -> bool:
+    """One i32 and one u32, both scalars: the dividend's type holds the quotient of the numbers."""
+    both = isinstance(a, Num) and isinstance(b, Num) and a.a.ndim == b.a.ndim == 0
+    return both and {a.t, b.t} == {I32, U32}
 
 
 def _division(op: str, x: Num, y: Num) -> Num:
@@ -239,11 +263,12 @@ def _division(op: str, x: Num, y: Num) -> Num:
 
 def shift(a: Num, b: Any, *, left: bool) -> Num:
     """The count takes the type of the left operand and is masked."""
+    a, b = as_int(a), as_int(b)
     count = np.asarray(cast(b, a.t).a).astype(object) & (a.t.bits - 1)
     values = a.a.astype(object)
     return Num(a.t, wrapped(values << count if left else values >> count, a.t))
 
 
 def compare(op: Callable[[Array, Array], Array], a: Any, b: Any) -> Num:
-    x, y = promote(a, b)
+    x, y = promote(as_int(a), as_int(b))
     return Num(bool_, op(x.a, y.a))

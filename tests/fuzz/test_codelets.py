@@ -59,7 +59,8 @@ def test_division(name: str, op: str) -> None:
     t = DTYPES[name]
     text = TEXT.format(a=name, b=name, c=name, expr=f"{name}(a {op} b)")
     info = np.iinfo(t.numpy)
-    bad = [(5, 0), (0, 0)] + ([(info.min, -1)] if t.kind == "i" and op == "//" else [])
+    lowest = t.kind == "i" and t.size >= 4  # smaller ints divide as i32
+    bad = [(5, 0), (0, 0)] + ([(info.min, -1)] if lowest and op == "//" else [])
     for a, b in bad:
         x, y = np.ones(4, t.numpy), np.ones(4, t.numpy)
         x[2], y[2] = a, b

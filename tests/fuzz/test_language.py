@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 from types import SimpleNamespace
@@ -74,7 +75,7 @@ def account(case: Case) -> tuple[dict[str, Any], bool]:
     functions, methods = ("\n".join(lines) for lines in _split(case.helpers))
     text = f"from __future__ import annotations\n{functions}\nclass V:\n{methods}\n"
     text += f"    def compute(self{worker}):\n{case.body}\n"
-    exec(compile(text, "<case>", "exec"), names)
+    exec(compile(_with_casts(text), "<case>", "exec"), names)
     vertex = Vertex(case)
     for name, function in vars(names["V"]).items():
         if callable(function) and not name.startswith("__"):
@@ -91,6 +92,19 @@ class Unwrap(model.Type):
 
     def __call__(self, x: Any) -> Num:
         return super().__call__(x.value if isinstance(x, SimpleNamespace) else x)
+
+
+def _with_casts(text: str) -> ast.Module:
+    """Arguments of helpers take the types of their parameters."""
+    tree = ast.parse(text)
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef) or function.name == "compute":
+            continue
+        for arg in function.args.args:
+            if isinstance(arg.annotation, ast.Name) and arg.annotation.id in DTYPES:
+                cast_line = ast.parse(f"{arg.arg} = {arg.annotation.id}({arg.arg})").body
+                function.body[:0] = cast_line
+    return ast.fix_missing_locations(tree)
 
 
 def _split(text: str) -> tuple[list[str], list[str]]:
