@@ -32,6 +32,9 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 CACHE_BYTES = 384 * 1024
 """Partial sums beyond this leave the nearer host caches before they are reduced (measured)."""
+PARTIAL = {4: (2.5, 5.0), 2: (6.0, 12.0)}
+"""Host cycles of 16 partial sums, few and many, by bytes of an element: those of f32 products are
+added where the first of them lies, those of f16 ones are stored and read again (measured)."""
 LATENCY = np.array(
     [0, 0.12, 0.25, 0.36, 0.47, 0.57, 0.67, 0.75, 0.83, 0.88, 0.93, 0.95, 0.96, 0.97, 1.0]
 )
@@ -225,7 +228,8 @@ def host_time(p: Problem, cuts: Cuts) -> Floats:
     for width in piece_widths(p.width, p.unit):
         along += -(-width // cuts.px)
     blocks = p.out_blocks // cuts.nb * cuts.splits * p.rows * along
-    each = np.where(outputs * cuts.splits * 64 < CACHE_BYTES, 6.0, 12.0)
+    few, many = PARTIAL[p.size]
+    each = np.where(outputs * cuts.splits * 64 < CACHE_BYTES, few, many)
     partial = np.where(cuts.splits > 1, outputs * (each * cuts.splits + 8), 0.0)
     stream = WEIGHT_CYCLES * p.out_blocks * p.in_blocks * p.kernel_rows * p.kernel_width * p.chans
     work = np.maximum(fmas / (2 * _efficiency(p, cuts)), stream)
