@@ -285,6 +285,8 @@ def _belongs(node: ast.stmt) -> bool:
 class _Builtins:
     """Codelets of codelets/builtin/*.py: `ns::Class` stands in a file `ns.py` or `ns_*.py`.
 
+    Functions of a file without classes may be called in all files of the namespace.
+
     A namespace is parsed when an instance is asked that no cache has.
     """
 
@@ -311,11 +313,15 @@ class _Builtins:
         if prefix in self.parsed:
             return
         self.parsed.add(prefix)
-        for file, text in self.texts(prefix).items():
-            for template in _front("source").parse_source(text, f"builtin/{file}").classes.values():
-                if template.full_name in self.templates:
-                    raise DuplicateName(f"codelet {template.full_name}", template.loc)
-                self.templates[template.full_name] = template
+        parse = _front("source").parse_source
+        modules = [parse(text, f"builtin/{file}") for file, text in self.texts(prefix).items()]
+        shared = {name: m for m in modules if not m.classes for name in m.functions}
+        for module in modules:
+            module.shared = shared
+        for template in (t for m in modules for t in m.classes.values()):
+            if template.full_name in self.templates:
+                raise DuplicateName(f"codelet {template.full_name}", template.loc)
+            self.templates[template.full_name] = template
 
     def get(self, name: str) -> Codelet:
         with self.lock:

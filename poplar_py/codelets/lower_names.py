@@ -54,6 +54,8 @@ def _name(low: Lowering, node: ast.Name) -> Value:
         return _module_constant(low, name)
     if name in module.functions:
         return Helper(module.functions[name], module)
+    if name in module.shared:
+        return Helper(module.shared[name].functions[name], module.shared[name])
     found = TYPE_NAMES.get(name) or vector_named(name)
     if found is not None:
         return found

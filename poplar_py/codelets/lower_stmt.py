@@ -41,7 +41,8 @@ __all__ = ["HANDLERS", "lower_body", "number_of"]
 def lower_body(low: Lowering, body: Sequence[ast.stmt]) -> bool:
     """Statements in order. True when control does not reach the end."""
     for node in body:
-        low.line = node.lineno
+        if low.frame.module is low.template.module:  # else the line of the call, in its own file
+            low.line = node.lineno
         handler = HANDLERS.get(type(node))
         if handler is None:
             words, remedy = statement_hint(node)

@@ -110,7 +110,7 @@ class ClassTemplate:
 
 @dataclass(slots=True)
 class SourceModule:
-    """One parsed file."""
+    """One parsed file. `shared`: where helper functions of its namespace's other files stand."""
 
     file: str
     namespace: str = ""
@@ -120,6 +120,7 @@ class SourceModule:
     functions: dict[str, ast.FunctionDef] = field(default_factory=lambda: {})
     classes: dict[str, ClassTemplate] = field(default_factory=lambda: {})
     enums: dict[str, EnumType] = field(default_factory=lambda: {})
+    shared: dict[str, SourceModule] = field(default_factory=lambda: {})
 
     def fail(self, node: ast.AST, message: str, remedy: str = "") -> CodeletError:
         return CodeletError(message, place(self.file, node), remedy)

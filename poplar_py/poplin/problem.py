@@ -49,7 +49,7 @@ class Problem:
     weights of its own (products of two batches of matrices).
     `unit` is the row length pieces must divide, `nb_limit` what NB must divide (0: out_blocks).
     `read_piece` is the width of the contiguous pieces the input lies in (0: any).
-    `act`: number of the activation (codelets/builtin/poplin_block.py). `row_stride`: input lines
+    `act`: number of the activation (codelets/builtin/poplin_epilogue.py). `row_stride`: input lines
     from output line to output line. `extras`: how many of bias and residual are added; `residual`:
     whether the latter is. `memory`: the share of a tile's memory that what a step receives and
     makes may take.
