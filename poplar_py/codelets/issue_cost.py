@@ -52,6 +52,7 @@ _ELEMENT: dict[str, tuple[float, float]] = {
 _OTHER_FUNCTION = 150.0  # own: asin, sinh, log1p, ...
 _SOFT_DOUBLE = {"add": 60.0, "sub": 60.0, "mul": 70.0, "fma": 130.0, "div": 300.0, "sqrt": 400.0}
 _INT_DIVIDE = 270.0
+_DIVISIONS = ("quot", "rem", "floordiv", "mod")
 _INT_LANE = 5.0  # of a vector operation on ints: 7 an element in all with its load and store
 FUNCTION_BYTES = 160  # own: code of a function that is called
 
@@ -126,6 +127,9 @@ class ExprCost:
             issue(cost, aux=-(-e.ty.nbytes // 8))
         elif op in ("andalso", "orelse", "choose"):
             issue(cost, main=1)
+        elif op in _DIVISIONS and _power_of_two(e.args[1]) and not d.is_float:
+            words = 1 if d.size <= 4 else 3
+            issue(cost, main=words * lanes * (1 if op in ("floordiv", "mod") else 3))
         elif op in UNARY or op in BINARY or op in COMPARE or op in ("fma", "select"):
             self._arithmetic(op, d if op != "select" else e.ty.dtype, lanes, cost)
 
@@ -133,7 +137,7 @@ class ExprCost:
         if d.is_float:
             self._float(op, d, lanes, cost)
             return
-        if op in ("quot", "rem", "floordiv", "mod", "pow"):
+        if op in _DIVISIONS or op == "pow":
             cost.main += _INT_DIVIDE * lanes
             cost.code += 4
             self.functions.add("int divide")
@@ -166,6 +170,12 @@ class ExprCost:
             self.functions.add(op)
         else:
             issue(cost, aux=steps)
+
+
+def _power_of_two(e: Expr) -> bool:
+    """A divisor that makes a division a shift or a mask, with two more steps where it truncates."""
+    value = e.attr[0] if e.op == "const" else 0
+    return isinstance(value, int) and value > 0 and value & (value - 1) == 0
 
 
 def _narrow_form(e: Expr) -> Expr | None:

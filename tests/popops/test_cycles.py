@@ -39,3 +39,31 @@ def test_other_types_follow_their_code() -> None:
         sizes = {"out": np.array([3]), "x": np.array([300])}
         want = int(model.cycles(sizes, {"n": np.array([100])})[0])
         assert rows(name, 3, 100) == want
+
+
+DIVIDE = """
+@vertex
+class Divide(Vertex):
+    x: InOut[Vector[{type}]]
+
+    def compute(self) -> None:
+        for i in range(len(self.x)):
+            self.x[i] = {text}
+"""
+
+
+def divide(text: str, dtype: str = "i32") -> int:
+    """Cycles of 1,000 elements that become the expression."""
+    library = codelets.CodeletLibrary()
+    library.add_source(DIVIDE.format(text=text, type=dtype), "divide.py")
+    return int(library.get("Divide").cycles({"x": np.array([1000])}, {})[0])
+
+
+def test_divisions_by_powers_of_two_are_shifts_and_masks() -> None:
+    """Only a divisor that is no known power of two calls the division, 270 cycles."""
+    shift = divide("self.x[i] >> 4")
+    assert divide("self.x[i] // 16") == shift
+    assert divide("self.x[i] % 16") == shift
+    assert divide("self.x[i] // 12") == shift + 269 * 1000
+    assert divide("quot(self.x[i], 16)") == shift + 2 * 1000
+    assert divide("self.x[i] // 16", "i64") == divide("self.x[i] >> 4", "i64")
