@@ -179,6 +179,17 @@ class ComputeSet:
         self.aliases[name] = found
         return found
 
+    def take_over(self, other: ComputeSet) -> None:
+        """Move all vertices of another compute set of the graph here, after those it has.
+
+        References to vertices that were added one by one to the other set end here.
+        """
+        for group in other.groups:
+            group.compute_set = self
+            group.seq = self.sequence(group.n)
+            self.ready.append(group)
+        other.ready, other.pending, other.aliases = [], {}, {}
+
     def __repr__(self) -> str:
         return f"<compute set {self.name!r}: {self.num_vertices} vertices>"
 

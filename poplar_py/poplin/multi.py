@@ -118,10 +118,5 @@ def _joined(graph: Graph, sets: list[ComputeSet], name: str) -> ComputeSet:
         return sets[0]
     whole = graph.add_compute_set(name)
     for each in sets:
-        for group in each.groups:
-            group.compute_set = whole
-            group.seq = whole.sequence(group.n)
-            whole.ready.append(group)
-        each.ready.clear()
-        each.pending.clear()
+        whole.take_over(each)
     return whole
