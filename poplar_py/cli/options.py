@@ -186,6 +186,33 @@ def _chain(function: F, decorators: Sequence[Callable[[Any], Any]]) -> F:
     return function
 
 
+_BINDING = (
+    click.option(
+        "--dim", "dims", multiple=True, metavar="NAME=N", help="Size of a free dimension."
+    ),
+    click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        metavar="INPUT=1x3x48x320",
+        help="Shape of an input.",
+    ),
+    click.option(
+        "--const",
+        "consts",
+        multiple=True,
+        metavar="INPUT=VALUE|FILE.npy",
+        help="Value of an input that decides shapes, axes or counts.",
+    ),
+    click.option(
+        "--format",
+        "format",
+        type=click.Choice(["pml", "pir", "onnx", "pexe"]),
+        help="Kind of the model when its name does not tell (needed for '-', standard input).",
+    ),
+)
+
+
 def binding_options(function: F) -> F:
     """Adds --dim, --shape, --const and --format; passes `binding` and `format`."""
 
@@ -199,32 +226,40 @@ def binding_options(function: F) -> F:
     ) -> Any:
         return function(*args, binding=_binding(dims, shapes, consts), **rest)
 
-    decorators = [
-        click.option(
-            "--dim", "dims", multiple=True, metavar="NAME=N", help="Size of a free dimension."
-        ),
-        click.option(
-            "--shape",
-            "shapes",
-            multiple=True,
-            metavar="INPUT=1x3x48x320",
-            help="Shape of an input.",
-        ),
-        click.option(
-            "--const",
-            "consts",
-            multiple=True,
-            metavar="INPUT=VALUE|FILE.npy",
-            help="Value of an input that decides shapes, axes or counts.",
-        ),
-        click.option(
-            "--format",
-            "format",
-            type=click.Choice(["pml", "pir", "onnx", "pexe"]),
-            help="Kind of the model when its name does not tell (needed for '-', standard input).",
-        ),
-    ]
-    return _chain(wrapped, decorators)  # type: ignore[return-value]
+    return _chain(wrapped, _BINDING)  # type: ignore[return-value]
+
+
+_MACHINE = (
+    click.option(
+        "--system",
+        default="m2000",
+        show_default=True,
+        help="Machine: ipu, m2000, bow2000, pod16, pod64, bow-pod64, or FILE.toml.",
+    ),
+    click.option("--ipus", type=click.IntRange(min=1), help="IPUs of the machine."),
+    click.option("--tiles-per-ipu", type=click.IntRange(min=1), help="Tiles of each IPU."),
+    click.option(
+        "--placement",
+        type=click.Choice(PLACEMENTS),
+        default="auto",
+        show_default=True,
+        help="auto: the fewest IPUs that hold the model; one; spread: balance over all.",
+    ),
+    click.option(
+        "--replicas",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Copies of the program that split the batch.",
+    ),
+    click.option(
+        "--passes",
+        default="@default",
+        show_default=True,
+        metavar="SPEC",
+        help="Pass pipeline; an executable runs those on tiles that it leaves out as well.",
+    ),
+)
 
 
 def machine_options(function: F) -> F:
@@ -245,38 +280,32 @@ def machine_options(function: F) -> F:
         options = CompileOptions(system, ipus, tiles_per_ipu, placement, replicas, passes, dumps)
         return function(*args, options=options, **rest)
 
-    decorators = [
-        click.option(
-            "--system",
-            default="m2000",
-            show_default=True,
-            help="Machine: ipu, m2000, bow2000, pod16, pod64, bow-pod64, or FILE.toml.",
-        ),
-        click.option("--ipus", type=click.IntRange(min=1), help="IPUs of the machine."),
-        click.option("--tiles-per-ipu", type=click.IntRange(min=1), help="Tiles of each IPU."),
-        click.option(
-            "--placement",
-            type=click.Choice(PLACEMENTS),
-            default="auto",
-            show_default=True,
-            help="auto: the fewest IPUs that hold the model; one; spread: balance over all.",
-        ),
-        click.option(
-            "--replicas",
-            type=click.IntRange(min=1),
-            default=1,
-            show_default=True,
-            help="Copies of the program that split the batch.",
-        ),
-        click.option(
-            "--passes",
-            default="@default",
-            show_default=True,
-            metavar="SPEC",
-            help="Pass pipeline; an executable runs those on tiles that it leaves out as well.",
-        ),
-    ]
-    return dump_options(_chain(wrapped, decorators))  # type: ignore[return-value]
+    return dump_options(_chain(wrapped, _MACHINE))  # type: ignore[return-value]
+
+
+_DUMPS = (
+    click.option(
+        "--print-ir-before", multiple=True, metavar="PASS", help="Show the IR before a pass."
+    ),
+    click.option(
+        "--print-ir-after", multiple=True, metavar="PASS", help="Show the IR after a pass."
+    ),
+    click.option("--print-ir-after-all", is_flag=True, help="Show the IR after every pass."),
+    click.option("--print-ir-diff", is_flag=True, help="Show what each pass changed."),
+    click.option(
+        "--dump-dir",
+        type=click.Path(file_okay=False),
+        help="Folder for one numbered .pir file a pass.",
+    ),
+    click.option("--time-passes", is_flag=True, help="Show the seconds each pass took."),
+    click.option(
+        "--stop-after",
+        default="",
+        metavar="PASS",
+        help="Stop after this pass; what is left is shown, not run or compiled.",
+    ),
+    click.option("--inline-resources", is_flag=True, help="Write large constants into the texts."),
+)
 
 
 def dump_options(function: F) -> F:
@@ -303,29 +332,4 @@ def dump_options(function: F) -> F:
         dumps = Dumps(*shown, time_passes, stop_after, inline_resources)
         return function(*args, dumps=dumps, **rest)
 
-    decorators = [
-        click.option(
-            "--print-ir-before", multiple=True, metavar="PASS", help="Show the IR before a pass."
-        ),
-        click.option(
-            "--print-ir-after", multiple=True, metavar="PASS", help="Show the IR after a pass."
-        ),
-        click.option("--print-ir-after-all", is_flag=True, help="Show the IR after every pass."),
-        click.option("--print-ir-diff", is_flag=True, help="Show what each pass changed."),
-        click.option(
-            "--dump-dir",
-            type=click.Path(file_okay=False),
-            help="Folder for one numbered .pir file a pass.",
-        ),
-        click.option("--time-passes", is_flag=True, help="Show the seconds each pass took."),
-        click.option(
-            "--stop-after",
-            default="",
-            metavar="PASS",
-            help="Stop after this pass; what is left is shown, not run or compiled.",
-        ),
-        click.option(
-            "--inline-resources", is_flag=True, help="Write large constants into the texts."
-        ),
-    ]
-    return _chain(wrapped, decorators)  # type: ignore[return-value]
+    return _chain(wrapped, _DUMPS)  # type: ignore[return-value]

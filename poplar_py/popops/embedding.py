@@ -86,27 +86,32 @@ def plan(
         given["indicesDistribution"] == "onePoint",
     )
     room = graph.target.bytes_per_tile * _proportion(given["availableMemoryProportion"])
-    best: tuple[tuple[float, float], int, int] | None = None
-    for cols, rows in _cuts(problem):
-        cycles, held, temporary = _cost(problem, cols, rows)
-        if temporary > room:
-            continue
-        key = (held + temporary, cycles)
-        if given["planMinimisationTarget"] == "cycles":
-            key = (cycles, held + temporary)
-        if best is None or key < best[0]:
-            best = (key, cols, rows)
+    best = _best_cut(problem, room, given["planMinimisationTarget"] == "cycles")
     if best is None:
         raise OptionError(
             f"no cut of a table [{num_entries}, {output_size}] has temporary data of at most "
             f"{int(room):,} bytes a tile",
             remedy="raise availableMemoryProportion or look fewer rows up at a time",
         )
-    _, cols, rows = best
+    cols, rows = best
     cycles, held, temporary = _cost(problem, cols, rows)
     return SlicePlan(
         dtype, num_entries, output_size, problem.lookups, cols, rows, cycles, held + temporary
     )
+
+
+def _best_cut(problem: _Problem, room: float, fewest_cycles: bool) -> tuple[int, int] | None:
+    """Columns and rows of the cut with the fewest cycles, or bytes, whose temporary data fit."""
+    best: tuple[tuple[float, float], tuple[int, int]] | None = None
+    for cols, rows in _cuts(problem):
+        cycles, held, temporary = _cost(problem, cols, rows)
+        if temporary > room:
+            continue
+        nbytes = held + temporary
+        key = (cycles, nbytes) if fewest_cycles else (nbytes, cycles)
+        if best is None or key < best[0]:
+            best = (key, (cols, rows))
+    return None if best is None else best[1]
 
 
 def _options(options: Mapping[str, Any] | None) -> OptionFlags:

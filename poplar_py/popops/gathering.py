@@ -135,10 +135,17 @@ def multi_slice(
         check_plan(plan, table.dtype, table.shape)
         if indices.numel:
             return _planned_slice(graph, table, indices, plan, prog, name)
+    if indices.numel == 0 or table.shape[1] == 0:
+        return fresh(graph, table.dtype, (indices.numel, table.shape[1]), name)
+    return _slice_anywhere(graph, table, indices, prog, name)
+
+
+def _slice_anywhere(
+    graph: Graph, table: Tensor, indices: Tensor, prog: program.Sequence, name: str
+) -> Tensor:
+    """`multi_slice` of a table wherever it lies, in as few parts as a tile can hold."""
     rows, width = table.shape
     count = indices.numel
-    if count == 0 or width == 0:
-        return fresh(graph, table.dtype, (count, width), name)
     indices = as_offsets(graph, indices, prog, name)
     own = plan_gather(rows, width, count, graph.num_tiles)
     blocks = width // own.cols
