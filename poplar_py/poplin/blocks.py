@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Blocks", "Finish", "Group", "base_of"]
 
-TOUCH_ROWS = 3, 1
+TOUCH_ROWS = 2, 1
 """Rows of pixels that a 1 x 1 block, or a wider one, asks for ahead of time."""
 NEAR_CACHE = 768 * 1024
-"""Bytes of inputs that stay in a core's own caches; larger ones are worth asking for."""
+"""Bytes of inputs that stay in a core's own caches; larger ones are worth asking for each time,
+others when they may come from another core."""
+FIRST_USES = 1, 2, 3, 4
+"""Numbers of threads whose first output groups are known to a vertex."""
 MOST_HINTS = 16
 """Cache lines a vertex asks for per row at most."""
 HINT_SUMS = 40
@@ -269,6 +272,12 @@ class Blocks:
             "x": self.row_edges(g, table, first),
         }
 
+    def first_use(self, g: Group) -> npt.NDArray[np.bool_]:
+        """Vertices of the output groups with which a thread begins, where it reads its inputs."""
+        og, groups = g.og[g.ptr[:-1]], self.plan.output_groups
+        starts = [k * groups // n for n in FIRST_USES for k in range(n)]
+        return np.isin(og, [0] if self.plan.by_rows else starts)
+
     def hints(self, g: Group, per_block: int) -> dict[str, Ints | int]:
         """What each vertex prefetches of the next weights, when a thread runs whole output groups.
 
@@ -279,7 +288,9 @@ class Blocks:
         items = len(g.x0) * self.rows
         share = (len(g.ptr) - 1) * items // max(len(g.og), 1)
         pixels = p.rows * p.width * p.stride**2 * p.in_blocks * p.chans * self.dtype.size
-        touch = TOUCH_ROWS[p.kernel_width > 1] if pixels > NEAR_CACHE else 0
+        touch = np.where(
+            (pixels > NEAR_CACHE) | self.first_use(g), TOUCH_ROWS[p.kernel_width > 1], 0
+        )
         none: dict[str, Ints | int] = {"ahead": 0, "line": 0, "lines": 0, "touch": touch}
         if self.plan.by_rows or self.plan.output_groups * self.plan.splits < 4:
             return none
