@@ -1,9 +1,9 @@
 """`reduce`: any dims, by sum, product, extremes and logic.
 
 The tensor is seen as [outer, reduced, inner] in the order of its memory, so that a vertex reads
-long runs. One vertex reduces a box of it. Where the reduced size is large the work is cut along it
-too, and the partial results are reduced again. The cuts depend on sizes only: neither tiles nor
-mapping nor host threads change the order of a sum.
+long runs. One vertex reduces a box of it; where boxes leave several partial results of an output
+those are reduced again. Where to cut, and on which tiles, follows from sizes, mapping and target
+(`reduction_boxes`), so that one plan adds in one order whatever runs it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import program
+from poplar_py.poplar.arrays import offsets_of
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.errors import TensorIndexError
 from poplar_py.poplar.faults import fail
 from poplar_py.popops.fill import fill_constant
+from poplar_py.popops.reduction_boxes import Boxes, Data, choose, parts_of
+from poplar_py.popops.reduction_cost import Job, costs_of
 from poplar_py.poputil.blocked import LANES, blocked_base, mark_padded
-from poplar_py.poputil.layout import MemoryOrder, memory_order, plain_order
-from poplar_py.poputil.place import interval_mapping, place_near
+from poplar_py.poputil.layout import MemoryOrder, mapping_of, memory_order, plain_order
+from poplar_py.poputil.place import STRIDE, interval_mapping
 from poplar_py.types import DType, bf16, bool_, f16, f32
 
 if TYPE_CHECKING:
@@ -42,12 +46,7 @@ ALIASES = {
     "logical_and": "and",
     "logical_or": "or",
 }
-CHUNK = 4096
-"""Most elements along the reduced dim that one vertex takes."""
-BOX = 16384
-"""Most elements of a vertex's box."""
-FEW = 512
-"""Elements below which cutting further does not pay."""
+Ints = npt.NDArray[np.int64]
 
 
 def identity(kind: str, dtype: DType) -> float | int | bool:
@@ -78,30 +77,72 @@ def reduce(
 
     kind: sum, prod, max, min, and, or, square_sum, mean, log_add (the logarithm of the sum of
     exponentials, of floats), and PopLibs' names. f16 and bf16 accumulate in f32 and round once.
-    Raises OptionError for an unknown kind.
+    Raises OptionError for an unknown kind, or one that is not for the type.
     """
-    kind = reduction_kind(kind)
-    if kind == "log_add" and not t.dtype.is_float:
-        raise OptionError(f"log_add of {t.dtype} elements", remedy="cast them to a float type")
-    dtype = out_dtype or t.dtype
+    sets: list[ComputeSet] = []
+    name = name or f"reduce_{reduction_kind(kind)}"
+    out = _reduce(graph, t, dims, kind, prog, sets, name, out_dtype or t.dtype)
+    for cs in sets:
+        prog.add(program.Execute(cs))
+    return out
+
+
+def reduce_many(
+    graph: Graph,
+    tensors: Sequence[tuple[Tensor, Sequence[int], str]],
+    prog: program.Sequence,
+    name: str = "reduce_many",
+) -> list[Tensor]:
+    """Several reductions, given as (tensor, dims, kind): their first stages share a compute set,
+    their second ones the next. Raises as `reduce`."""
+    sets: list[ComputeSet] = []
+    outs = [_reduce(graph, t, dims, k, prog, sets, name, t.dtype) for t, dims, k in tensors]
+    for cs in sets:
+        prog.add(program.Execute(cs))
+    return outs
+
+
+def _reduce(
+    graph: Graph,
+    t: Tensor,
+    dims: Sequence[int],
+    kind: str,
+    prog: program.Sequence,
+    sets: list[ComputeSet],
+    name: str,
+    dtype: DType,
+) -> Tensor:
+    """`reduce` whose stages go to `sets`, to which further ones are added as needed."""
+    kind = _checked_kind(kind, t.dtype)
     rank = len(t.shape)
     for d in dims:
         if rank and not -rank <= d < rank:
             fail(TensorIndexError, f"reduction over dim {d} of {list(t.shape)}")
     axes = sorted({d % rank for d in dims}) if rank else []
-    name = name or f"reduce_{kind}"
     kept = tuple(n for d, n in enumerate(t.shape) if d not in axes)
     if prod(t.shape) == 0:
         return fill_constant(graph, dtype, kept, identity(kind, dtype), prog, name)
     count = prod(t.shape[d] for d in axes)
     blocks = _padded_blocks(graph, t, axes, kind)
     shape = _canonical(t if blocks is None else blocks, axes)
-    out = _reduce_box(graph, shape.view, KINDS[kind], prog, name, dtype, t.dtype, count)
+    acc = f32 if t.dtype in (f16, bf16) and kind not in ("max", "min") else t.dtype
+    outer, n, inner = shape.view.shape
+    job = Job(outer, n, inner, t.dtype, acc, dtype, KINDS[kind])
+    out = _stages(graph, shape.view, job, sets, name, count)
     if blocks is None:
         return shape.restore(out, kept)
     mark_padded(graph, graph.get_variable(out).id)
     held = tuple(n for d, n in enumerate(blocks.shape) if d not in axes)
     return _channels(shape.restore(out, held), 0 if 0 in axes else 1, t.shape[1])
+
+
+def _checked_kind(kind: str, dtype: DType) -> str:
+    kind = reduction_kind(kind)
+    if kind == "log_add" and not dtype.is_float:
+        raise OptionError(f"log_add of {dtype} elements", remedy="cast them to a float type")
+    if (dtype is bool_) != (kind in ("and", "or")):
+        raise OptionError(f"{kind} of {dtype} elements", remedy="and, or are for bool, only they")
+    return kind
 
 
 def _padded_blocks(graph: Graph, t: Tensor, axes: Sequence[int], kind: str) -> Tensor | None:
@@ -118,16 +159,6 @@ def _channels(blocks: Tensor, dim: int, channels: int) -> Tensor:
     shape = view.shape
     joined = view.reshape((*shape[:dim], shape[dim] * LANES, *shape[dim + 2 :]))
     return joined.slice(0, channels, dim)
-
-
-def reduce_many(
-    graph: Graph,
-    tensors: Sequence[tuple[Tensor, Sequence[int], str]],
-    prog: program.Sequence,
-    name: str = "",
-) -> list[Tensor]:
-    """Several reductions, given as (tensor, dims, kind)."""
-    return [reduce(graph, t, dims, kind, prog, name) for t, dims, kind in tensors]
 
 
 def reduction_kind(kind: str) -> str:
@@ -190,93 +221,66 @@ def _axis_of_digit(t: Tensor, order: MemoryOrder) -> list[int]:
     return out
 
 
-def _chunks(outer: int, n: int, inner: int) -> int:
-    """Into how many pieces the reduced dim is cut; by sizes only."""
-    units = outer * -(-inner // 16)
-    want = max(1, min(1472, outer * n * inner // 1024) // units)
-    count = min(want, max(1, n // 32))
-    return max(count, -(-n // CHUNK))
-
-
-def _reduce_box(
-    graph: Graph,
-    view: Tensor,
-    kind: int,
-    prog: program.Sequence,
-    name: str,
-    dtype: DType,
-    source: DType,
-    divisor: int = 1,
+def _stages(
+    graph: Graph, view: Tensor, job: Job, sets: list[ComputeSet], name: str, count: int
 ) -> Tensor:
-    """[outer, n, inner] to [outer * inner]; a mean divides by `divisor`."""
-    outer, n, inner = view.shape
-    acc = f32 if source in (f16, bf16) and kind not in (2, 3) else source
-    count = _chunks(outer, n, inner)
-    if count == 1:
-        cs = graph.add_compute_set(name)
-        out = _stage(graph, view, kind, cs, name, acc, dtype, n, divisor)
-        prog.add(program.Execute(cs))
-        return out.flatten()
-    step = -(-n // count)
-    if inner == 1:
-        step = -(-step // 16) * 16
-    cs = graph.add_compute_set(name)
-    first = 0 if kind == 7 else kind
-    partial = _stage(graph, view, first, cs, name, acc, acc, step)
-    prog.add(program.Execute(cs))
-    parts = partial.shape[0]
-    again = partial.reshape((1, parts, outer * inner))
-    second = 0 if kind == 6 else kind
-    return _reduce_box(graph, again, second, prog, name, dtype, acc, divisor)
+    """[outer, n, inner] to [outer * inner], stage by stage; a mean divides by `count`."""
+    rows = view.reshape((job.outer * job.n, job.inner))
+    ptr = np.arange(job.outer + 1, dtype=np.int64) * job.n
+    stage = 0
+    while True:
+        data = _data(graph, rows, ptr)
+        boxes = choose(costs_of(graph.target, len(data.pool)), job, data)
+        parts = parts_of(data, boxes)
+        final = int(parts.max()) == 1
+        if stage == len(sets):
+            sets.append(graph.add_compute_set(name))
+        out = _stage(graph, rows, job, boxes, final, sets[stage], name, count)
+        if final:
+            return out.flatten()
+        rows, job, ptr = out, job.after(int(parts.max())), offsets_of(parts)
+        stage += 1
+
+
+def _data(graph: Graph, rows: Tensor, ptr: Ints) -> Data:
+    """Where the rows lie, and all tiles of the IPUs that hold some of them."""
+    mapping = mapping_of(graph, rows.flatten())
+    tiles = graph.target.tiles_per_ipu
+    ipus = np.unique(mapping.tile // tiles).astype(np.int64)
+    pool = (ipus[:, None] * tiles + np.arange(tiles)).ravel()
+    pool = pool[pool < graph.num_tiles]
+    run = rows.numel / len(rows.runs()[0])
+    return Data(mapping, ptr, pool, run, STRIDE * len(graph.variables) % len(pool))
 
 
 def _stage(
     graph: Graph,
-    view: Tensor,
-    kind: int,
+    rows: Tensor,
+    job: Job,
+    boxes: Boxes,
+    final: bool,
     cs: ComputeSet,
     name: str,
-    acc: DType,
-    dtype: DType,
-    step: int,
-    divisor: int = 1,
+    count: int,
 ) -> Tensor:
-    """Partial results [parts, outer, inner], part p over elements [p * step, (p + 1) * step)."""
-    outer, n, inner = view.shape
-    cols = inner if inner <= 64 or inner * step <= FEW else 64
-    cols = max(16, min(cols, BOX // step // 16 * 16)) if inner > 16 else inner
-    rows = 1 if cols < inner else max(1, min(outer, FEW // max(step * cols, 1)))
-    parts = -(-n // step)
-    p, o, i = (
-        a.ravel()
-        for a in np.meshgrid(
-            np.arange(parts), np.arange(0, outer, rows), np.arange(0, inner, cols), indexing="ij"
-        )
-    )
-    lo = np.stack([o, p * step, i], axis=1)
-    size = np.minimum(np.array([rows, step, cols]), np.array([outer, n, inner]) - lo)
-    first = (lo[:, 0] * n + lo[:, 1]) * inner + lo[:, 2]
-    tile = place_near(graph, view.flatten(), first)
-    out_size = size[:, 0] * size[:, 2]
-    mapping = interval_mapping(out_size, tile)
-    out = graph.add_variable(dtype, (parts, outer, inner), name, mapping=mapping)
-    end = np.cumsum(out_size)
+    """The results of the boxes, [groups or partial results, inner]."""
+    size = boxes.groups * boxes.cols
+    end = np.cumsum(size)
+    mapping = interval_mapping(size, boxes.tile.astype(np.int32))
+    dtype = job.out if final else job.acc
+    out = graph.add_variable(dtype, (int(end[-1]) // job.inner, job.inner), name, mapping=mapping)
+    lo = np.stack([boxes.row, boxes.left], axis=1)
     edges = {
-        "out": Edges.flat(out.flatten(), end - out_size, end),
-        "x": Edges.boxes(view, lo, size),
+        "out": Edges.flat(out.flatten(), end - size, end),
+        "x": Edges.boxes(rows, lo, np.stack([boxes.groups * boxes.n, boxes.width], axis=1)),
     }
-    state: dict[str, Any] = {"n": size[:, 1].astype(np.int32)}
-    codelet = _codelet(view.dtype, acc, dtype, kind, inner)
+    codelet = job.codelet(final)
+    state: dict[str, Any] = {"n": boxes.n.astype(np.int32)}
     if "ReduceRows" not in codelet:
-        state["cols"] = size[:, 2].astype(np.int32)
+        state["cols"] = boxes.cols.astype(np.int32)
+        state["pitch"] = boxes.width.astype(np.int32)
+        state["first"] = (boxes.col - boxes.left).astype(np.int32)
     if "ReduceBool" not in codelet:
-        state["divisor"] = np.full(len(tile), divisor, np.float32)
-    graph.add_vertices(cs, codelet, tile, edges, state, name=name)
+        state["divisor"] = np.full(len(size), count, np.float32)
+    graph.add_vertices(cs, codelet, boxes.tile.astype(np.int32), edges, state, name=name)
     return out
-
-
-def _codelet(source: DType, acc: DType, dtype: DType, kind: int, inner: int) -> str:
-    if source is bool_:
-        return f"popops::ReduceBool<{kind}>"
-    which = "ReduceRows" if inner == 1 else "ReduceCols"
-    return f"popops::{which}<{source.name},{acc.name},{dtype.name},{kind}>"

@@ -41,7 +41,7 @@ KNOWN: dict[str, dict[str, int] | None] = {
     "popops::Gather<float>": None,  # may end the run with the vertex's name
     "poplin::TransposeBlock<float>": None,  # a round has a run of its own
 }
-STATE = {"n": np.array([6]), "cols": np.array([5]), "rows": np.array([3])}
+STATE = {"n": np.array([6]), "cols": np.array([5]), "pitch": np.array([5]), "rows": np.array([3])}
 
 
 @pytest.mark.parametrize("name", KNOWN)

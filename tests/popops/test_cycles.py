@@ -33,8 +33,17 @@ def test_continuous() -> None:
     assert rows("popops::ReduceRows<half,half,half,3>", 3, 101) == 17 + 3 * (12 + 26)
 
 
+def test_integers() -> None:
+    """A load and an operation each; no two values at once."""
+    assert rows("popops::ReduceRows<int,int,int,3>", 3, 100) == 17 + 3 * (12 + 200)
+    assert cols("popops::ReduceCols<int,int,int,0>", 8, 128, 8) == 22 + 8 * (11 + 3 + 254)
+
+
 def test_other_types_follow_their_code() -> None:
-    for name in ("popops::ReduceRows<int,int,int,0>", "popops::ReduceRows<float,float,float,1>"):
+    for name in (
+        "popops::ReduceRows<float,float,float,8>",
+        "popops::ReduceRows<double,double,double,1>",
+    ):
         model = codelets.get(name).model
         sizes = {"out": np.array([3]), "x": np.array([300])}
         want = int(model.cycles(sizes, {"n": np.array([100])})[0])

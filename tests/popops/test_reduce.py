@@ -12,9 +12,13 @@ from popops_harness import Program, check, compare, normal
 
 from poplar_py import popops
 from poplar_py.diagnostics import OptionError
-from poplar_py.poplar import program
+from poplar_py.executable.build import BuildOptions, build_executable
+from poplar_py.poplar import Tensor, program
+from poplar_py.poplar.mapping import Mapping, linear
 from poplar_py.poputil.blocked import add_blocked, blocked_base
-from poplar_py.types import DTYPES, bf16, bool_, f16, f32, f64, i8, i32, u8
+from poplar_py.runtime.cycles import count_cycles
+from poplar_py.runtime.engine import TileEngine
+from poplar_py.types import DTYPES, DType, bf16, bool_, dtype_of, f16, f32, f64, i8, i32, u8
 
 
 def _wide(v: np.ndarray) -> np.ndarray:
@@ -107,32 +111,119 @@ def test_nan_wins_and_infinities_stay() -> None:
         )
 
 
-@pytest.mark.parametrize("mapping", ["linear", 0, 5])
-def test_sums_do_not_depend_on_mapping_or_tiles(mapping: object) -> None:
-    array = normal(7, 3000)
-    found = []
-    for tiles in (8, 40):
-        p = Program(tiles)
-        out = popops.reduce(p.graph, p.input(array, mapping), (1,), "sum", p.prog)
-        found.append(p.run(out)[0])
-    p = Program(16)
-    reference = p.run(popops.reduce(p.graph, p.input(array), (1,), "sum", p.prog))[0]
-    for got in found:
-        np.testing.assert_array_equal(got, reference)
+def scattered(p: Program, array: np.ndarray, piece: int) -> Tensor:
+    """The array in pieces on random tiles."""
+    rng = np.random.default_rng(3)
+    x = p.graph.add_variable(dtype_of(array), array.shape, "x")
+    for begin in range(0, array.size, piece):
+        part = x.flatten().slice(begin, min(begin + piece, array.size))
+        p.graph.set_tile_mapping(part, int(rng.integers(0, p.graph.num_tiles)))
+    return p.place(x, array)
 
 
-def test_random_mappings_give_the_same_bits() -> None:
-    array, rng = normal(5, 800), np.random.default_rng(3)
-    p = Program()
-    x = p.graph.add_variable(f32, array.shape, "x")
-    for begin in range(0, 4000, 40):
-        p.graph.set_tile_mapping(x.flatten().slice(begin, begin + 40), int(rng.integers(0, 24)))
-    out = popops.reduce(p.graph, p.place(x, array), (1,), "sum", p.prog)
-    got = p.run(out)[0]
-    q = Program()
-    np.testing.assert_array_equal(
-        got, q.run(popops.reduce(q.graph, q.input(array), (1,), "sum", q.prog))[0]
-    )
+MAPPINGS = {
+    "linear": lambda p, array: p.input(array),
+    "one tile": lambda p, array: p.input(array, 5),
+    "pieces": lambda p, array: scattered(p, array, 40),
+    "rows": lambda p, array: p.input(array, map_rows(array.shape)),
+}
+
+
+def map_rows(shape: tuple[int, ...]) -> Mapping:
+    """Columns of every row on the same tiles."""
+    cols = linear(shape[-1], 8, grain=4, least=4)
+    rows = array_size(shape) // shape[-1]
+    bounds = (np.arange(rows)[:, None] * shape[-1] + cols.bounds[:-1]).ravel()
+    return Mapping(np.append(bounds, array_size(shape)), np.tile(cols.tile, rows))
+
+
+def array_size(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape))
+
+
+@pytest.mark.parametrize("tiles", [8, 40])
+@pytest.mark.parametrize("dims", [(0,), (1,), (2,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("mapping", sorted(MAPPINGS))
+def test_every_mapping(mapping: str, dims: tuple[int, ...], tiles: int) -> None:
+    """Whole numbers add up to the same whatever lies where and however it is cut."""
+    array = np.random.default_rng(1).integers(-99, 99, (7, 60, 36)).astype(np.int32)
+    p = Program(tiles)
+    out = popops.reduce(p.graph, MAPPINGS[mapping](p, array), dims, "sum", p.prog)
+    np.testing.assert_array_equal(p.run(out)[0], array.sum(dims))
+
+
+@pytest.mark.parametrize("shape", [(5, 4000), (3000, 12), (6, 500, 16)])
+@pytest.mark.parametrize("mapping", sorted(MAPPINGS))
+def test_one_plan_gives_the_same_bits(mapping: str, shape: tuple[int, ...]) -> None:
+    """Whatever runs it: threads, neighbours merged or not, edges in place or copied."""
+    array = normal(*shape)
+    p = Program(40)
+    outs = [
+        popops.reduce(p.graph, MAPPINGS[mapping](p, array), (d,), "sum", p.prog)
+        for d in range(len(shape))
+    ]
+    found = p.run(*outs, oracle=True)
+    for d, got in enumerate(found):
+        compare(got, array.astype(np.float64).sum(d), 1e-5)
+    exe = build_executable(p.graph, [p.prog], BuildOptions(names=["main"]))
+    for threads, faithful, merge in ((1, True, False), (2, False, True), (4, False, False)):
+        how = {"threads": threads, "faithful_exchange": faithful, "merge_vertices": merge}
+        with TileEngine(exe, **how) as engine:
+            for name, (_, values) in p.inputs.items():
+                engine.write(name, values.ravel())
+            engine.run("main")
+            for i, got in enumerate(found):
+                again = engine.read(f"out{i}")
+                np.testing.assert_array_equal(again.view(np.uint32), got.ravel().view(np.uint32))
+
+
+def cycles_of(p: Program) -> int:
+    exe = build_executable(p.graph, [p.prog], BuildOptions(names=["main"]))
+    found = count_cycles(exe, np.ones(len(exe.steps), np.int64))
+    return found.compute + found.exchange + found.sync
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "dtype", "kind", "most"),
+    [
+        ((100_000, 4), (0,), f16, "sum", 2500),
+        ((4, 100_000), (1,), f32, "sum", 1800),
+        ((300_000,), (0,), f32, "max", 2000),
+        ((64, 4096), (0,), f32, "sum", 3200),
+        ((16, 12, 256, 8), (1, 2), f16, "square_sum", 2300),
+        ((5000, 60), (1,), f32, "max", 1000),
+        ((100_000,), (0,), i32, "min", 2700),
+    ],
+)
+def test_cycles(
+    shape: tuple[int, ...], dims: tuple[int, ...], dtype: DType, kind: str, most: int
+) -> None:
+    """A whole IPU works on what is large: tall, wide, full, of several axes."""
+    p = Program(1472)
+    x = p.graph.add_variable(dtype, shape, "x", mapping="linear")
+    p.graph.create_host_read("out", popops.reduce(p.graph, x, dims, kind, p.prog))
+    assert cycles_of(p) <= most
+
+
+def test_small_sums_stay_where_they_are() -> None:
+    p = Program(1472)
+    x = p.graph.add_variable(f32, (6, 20), "x", mapping=7)
+    out = popops.reduce(p.graph, x, (1,), "sum", p.prog)
+    p.graph.create_host_read("out", out)
+    assert set(p.graph.get_tile_mapping(out).tile.tolist()) == {7}
+    assert len(p.graph.compute_sets) == 1
+
+
+def test_many_reductions_share_compute_sets() -> None:
+    arrays = [normal(4000, 3), normal(20, 50), normal(30, 7, dtype=i32)]
+    p = Program(40)
+    given = [(p.input(a), (0,), "sum") for a in arrays]
+    outs = popops.reduce_many(p.graph, given, p.prog)
+    for got, array in zip(p.run(*outs, oracle=True), arrays, strict=True):
+        compare(got, _wide(array).sum(0, dtype=_wide(array).dtype), 1e-5)
+    alone = Program(40)
+    popops.reduce(alone.graph, alone.input(arrays[0]), (0,), "sum", alone.prog)
+    assert len(p.graph.compute_sets) == len(alone.graph.compute_sets)
 
 
 def test_nothing_reduced_and_nothing_there() -> None:
@@ -142,6 +233,10 @@ def test_nothing_reduced_and_nothing_there() -> None:
     compare(p.run(out)[0], np.full(3, -np.inf, np.float32), 0.0)
     with pytest.raises(OptionError):
         popops.reduce(p.graph, x, (1,), "median", p.prog)
+    flags = p.graph.add_variable(bool_, (3, 4), "flags", mapping="linear")
+    for t, kind in ((flags, "sum"), (x, "or")):
+        with pytest.raises(OptionError):
+            popops.reduce(p.graph, t, (1,), kind, p.prog)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))

@@ -1,7 +1,7 @@
 """Reductions of a [rows, n, cols] block over n, and running sums and products.
 
 The order of one result depends on n only: ReduceRows (cols = 1) keeps 16 lanes that a fixed tree joins,
-then the rest one by one; ReduceCols goes through n one by one, 16 columns at a time.
+then the rest one by one; ReduceCols goes through n one by one, 16 or 4 columns at a time.
 KIND: 0 sum, 1 prod, 2 max, 3 min, 4 and, 5 or, 6 sum of squares, 7 sum divided by `divisor`,
 8 logarithm of the sum of exponentials.
 """
@@ -61,10 +61,17 @@ def tree(v, KIND):
     return sum16(v)
 
 
-def finish(total, divisor, KIND, OUT):
+def finish(total, divisor, ACC, KIND, OUT):
     """A result as it is stored."""
     if KIND == 7:
-        return cast(total / divisor, OUT)
+        return cast(total / cast(divisor, ACC), OUT)
+    return cast(total, OUT)
+
+
+def finish_lanes(total, divisor, lanes, ACC, KIND, OUT):
+    """As finish, for `lanes` results."""
+    if KIND == 7:
+        return cast(total / splat(cast(divisor, ACC), lanes), OUT)
     return cast(total, OUT)
 
 
@@ -78,7 +85,6 @@ class ReduceRows(Vertex, Generic[T, ACC, OUT, KIND]):
     divisor: f32
 
     def compute(self) -> None:
-        divisor = cast(self.divisor, ACC)
         for r in range(len(self.out)):
             at = r * self.n
             if self.n >= 16:
@@ -89,41 +95,50 @@ class ReduceRows(Vertex, Generic[T, ACC, OUT, KIND]):
                 total = tree(acc, KIND)
                 for k in range(whole, self.n):
                     total = join(total, cast(self.x[at + k], ACC), KIND)
-                self.out[r] = finish(total, divisor, KIND, OUT)
+                self.out[r] = finish(total, self.divisor, ACC, KIND, OUT)
             else:
                 small = first(cast(self.x[at], ACC), KIND)
                 for k in range(1, self.n):
                     small = join(small, cast(self.x[at + k], ACC), KIND)
-                self.out[r] = finish(small, divisor, KIND, OUT)
+                self.out[r] = finish(small, self.divisor, ACC, KIND, OUT)
 
 
 @vertex
 class ReduceCols(Vertex, Generic[T, ACC, OUT, KIND]):
-    """out[r, c] = reduction over k of x[r, k, c], n >= 1."""
+    """out[r, c] = reduction over k of x[r, k, first + c], rows of x `pitch` elements, n >= 1."""
 
     out: Output[Vector[OUT]]
     x: Input[Vector[T, ONE_PTR]]
     n: i32
     cols: i32
+    pitch: i32
+    first: i32
     divisor: f32
 
     def compute(self) -> None:
-        divisor = cast(self.divisor, ACC)
-        divisors = splat(divisor, 16)
         whole = self.cols // 16 * 16
+        most = self.cols // 4 * 4
         for r in range(len(self.out) // self.cols):
-            row = r * self.n * self.cols
+            row = r * self.n * self.pitch + self.first
             for c in range(0, whole, 16):
                 acc = first(cast(load_raw(self.x, row + c, 16), ACC), KIND)
                 for k in range(1, self.n):
-                    v = cast(load_raw(self.x, row + k * self.cols + c, 16), ACC)
+                    v = cast(load_raw(self.x, row + k * self.pitch + c, 16), ACC)
                     acc = join(acc, v, KIND)
-                store_raw(self.out, r * self.cols + c, finish(acc, divisors, KIND, OUT), 16)
-            for c in range(whole, self.cols):
+                done = finish_lanes(acc, self.divisor, 16, ACC, KIND, OUT)
+                store_raw(self.out, r * self.cols + c, done, 16)
+            for c in range(whole, most, 4):
+                few = first(cast(load_raw(self.x, row + c, 4), ACC), KIND)
+                for k in range(1, self.n):
+                    w = cast(load_raw(self.x, row + k * self.pitch + c, 4), ACC)
+                    few = join(few, w, KIND)
+                four = finish_lanes(few, self.divisor, 4, ACC, KIND, OUT)
+                store_raw(self.out, r * self.cols + c, four, 4)
+            for c in range(most, self.cols):
                 one = first(cast(self.x[row + c], ACC), KIND)
                 for k in range(1, self.n):
-                    one = join(one, cast(self.x[row + k * self.cols + c], ACC), KIND)
-                self.out[r * self.cols + c] = finish(one, divisor, KIND, OUT)
+                    one = join(one, cast(self.x[row + k * self.pitch + c], ACC), KIND)
+                self.out[r * self.cols + c] = finish(one, self.divisor, ACC, KIND, OUT)
 
 
 @vertex
@@ -134,17 +149,19 @@ class ReduceBool(Vertex, Generic[KIND]):
     x: Input[Vector[bool, ONE_PTR]]
     n: i32
     cols: i32
+    pitch: i32
+    first: i32
 
     def compute(self) -> None:
         for r in range(len(self.out) // self.cols):
             for c in range(self.cols):
-                at = r * self.n * self.cols + c
+                at = r * self.n * self.pitch + self.first + c
                 acc = self.x[at]
                 for k in range(1, self.n):
                     if KIND == 4:
-                        acc = acc and self.x[at + k * self.cols]
+                        acc = acc and self.x[at + k * self.pitch]
                     else:
-                        acc = acc or self.x[at + k * self.cols]
+                        acc = acc or self.x[at + k * self.pitch]
                 self.out[r * self.cols + c] = acc
 
 
