@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poplar_py.popnn.activation import (
     ACTIVATIONS,
+    NonLinearityType,
     non_linearity,
     non_linearity_in_place,
     non_linearity_input_gradient,
@@ -29,11 +30,19 @@ from poplar_py.popnn.norm import layer_norm, log_softmax, softmax
 from poplar_py.popnn.pool_gradient import avg_pool_input_gradient, max_pool_input_gradient
 from poplar_py.popnn.pooling import PoolParams, avg_pool, max_pool
 from poplar_py.popnn.recurrent import gru, lstm, rnn
+from poplar_py.popnn.recurrent_gradients import (
+    RecurrentGradients,
+    gru_gradients,
+    lstm_gradients,
+    rnn_gradients,
+)
 from poplar_py.popnn.resizing import resize
 
 __all__ = [
     "ACTIVATIONS",
+    "NonLinearityType",
     "PoolParams",
+    "RecurrentGradients",
     "arg_max",
     "arg_min",
     "avg_pool",
@@ -53,11 +62,13 @@ __all__ = [
     "group_norm_whiten",
     "group_normalise",
     "gru",
+    "gru_gradients",
     "instance_norm_statistics",
     "layer_norm",
     "layer_norm_statistics",
     "log_softmax",
     "lstm",
+    "lstm_gradients",
     "max_and_arg_max",
     "max_pool",
     "max_pool_input_gradient",
@@ -66,5 +77,6 @@ __all__ = [
     "non_linearity_input_gradient",
     "resize",
     "rnn",
+    "rnn_gradients",
     "softmax",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import OptionError
@@ -17,10 +18,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIVATIONS",
+    "NonLinearityType",
     "non_linearity",
     "non_linearity_in_place",
     "non_linearity_input_gradient",
 ]
+
+
+class NonLinearityType(StrEnum):
+    """An activation; every member is the text that functions here take as well."""
+
+    SIGMOID = "sigmoid"
+    HARD_SIGMOID = "hard_sigmoid"
+    RELU = "relu"
+    TANH = "tanh"
+    GELU = "gelu"
+    GELU_ERF = "gelu_erf"
+    SWISH = "swish"
+    SOFTMAX = "softmax"
+    SOFTMAX_STABLE = "softmax_stable"
+    SOFTMAX_SCALED = "softmax_scaled"
+
 
 ACTIVATIONS = {
     "relu": "relu($0)",

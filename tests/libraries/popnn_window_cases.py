@@ -1,12 +1,11 @@
-"""popnn: pooling and its gradients, recurrences."""
+"""popnn: pooling and its gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from poplar_py import poplin, popnn
 from poplar_py.poplar import Tensor
@@ -160,109 +159,9 @@ def _avg_pool_gradient(lab: Lab) -> None:
         lab.expect(out, want, tolerance=1e-2 if lab.dtype is f16 else None)
 
 
-# ---------------------------------------------------------------------- recurrences
-Step = Callable[[Array, list[Array]], list[Array]]
-
-
-def _unrolled(x: Array, states: list[Array], step: Step, reverse: bool) -> list[Array]:
-    """All first states [T, B, H], then the last states."""
-    all_states = np.zeros((len(x), *states[0].shape))
-    for t in reversed(range(len(x))) if reverse else range(len(x)):
-        states = step(x[t], states)
-        all_states[t] = states[0]
-    return [all_states, *states]
-
-
-def _sequence(lab: Lab, gates: int, biases: int) -> tuple[Array, ...]:
-    """x [T, B, I], w [G H, I], r [G H, H], bias, and a state [B, H]; short and long sequences."""
-    steps, batch, size, hidden = lab.pick(1, 6), *(lab.pick(1, n) for n in (3, 9, 9))
-    shapes = ((steps, batch, size), (gates * hidden, size), (gates * hidden, hidden))
-    more = ((biases * hidden,), (batch, hidden))
-    return tuple(lab.values(shape, -1, 1) for shape in (*shapes, *more))
-
-
-def _weights(lab: Lab, *given: Array) -> list[Any]:
-    """Constants or tensors."""
-    return [t if lab.chance() else lab.put(t) for t in given]
-
-
-def _close(lab: Lab, outs: tuple[Tensor, ...], wanted: list[Array]) -> None:
-    """f16 states are rounded at every step."""
-    for out, want in zip(outs, wanted, strict=True):
-        lab.expect(out, want, tolerance=2e-2 if lab.dtype is f16 else None)
-
-
-def _lstm_step(w: Array, r: Array, bias: Array) -> Step:
-    def step(now: Array, states: list[Array]) -> list[Array]:
-        i, o, f, g = np.split(now @ wide(w).T + states[0] @ wide(r).T + bias, 4, -1)
-        cell = special.expit(f) * states[1] + special.expit(i) * np.tanh(g)
-        return [special.expit(o) * np.tanh(cell), cell]
-
-    return step
-
-
-def _lstm(lab: Lab) -> None:
-    for reverse in (False, True):
-        x, w, r, bias, h = _sequence(lab, 4, 4)
-        c = lab.values(h.shape, -1, 1)
-        outs = popnn.lstm(
-            lab.graph, lab.put(x), *_weights(lab, w, r), lab.put(bias), lab.put(h), lab.put(c),
-            lab.prog, reverse=reverse,
-        )  # fmt: skip
-        step = _lstm_step(w, r, bias)
-        _close(lab, outs, _unrolled(wide(x), [wide(h), wide(c)], step, reverse))
-
-
-def _gru_step(w: Array, r: Array, bias: Array, linear: bool) -> Step:
-    first, second = np.split(bias, 2)
-    bz, br, bh = np.split(second, 3)
-    of_z, of_r, of_h = (part.T for part in np.split(wide(r), 3))
-
-    def step(now: Array, states: list[Array]) -> list[Array]:
-        xz, xr, xh = np.split(now @ wide(w).T + first, 3, -1)
-        old = states[0]
-        z, reset = special.expit(xz + old @ of_z + bz), special.expit(xr + old @ of_r + br)
-        inner = reset * (old @ of_h + bh) if linear else (reset * old) @ of_h + bh
-        return [(1 - z) * np.tanh(xh + inner) + z * old]
-
-    return step
-
-
-def _gru(lab: Lab) -> None:
-    for linear in (False, True):
-        x, w, r, bias, h = _sequence(lab, 3, 6)
-        with_bias, reverse = lab.chance(), lab.chance()
-        outs = popnn.gru(
-            lab.graph, lab.put(x), *_weights(lab, w, r), lab.put(bias) if with_bias else None,
-            lab.put(h), lab.prog, reverse=reverse, linear_before_reset=linear,
-        )  # fmt: skip
-        step = _gru_step(w, r, wide(bias) * with_bias, linear)
-        _close(lab, outs, _unrolled(wide(x), [wide(h)], step, reverse))
-
-
-def _rnn_step(w: Array, r: Array, bias: Array, f: Callable[[Array], Array]) -> Step:
-    return lambda now, states: [f(now @ wide(w).T + states[0] @ wide(r).T + bias)]
-
-
-def _rnn(lab: Lab) -> None:
-    table = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0), "sigmoid": special.expit}
-    for kind, f in table.items():
-        x, w, r, bias, h = _sequence(lab, 1, 1)
-        with_bias, reverse = lab.chance(), lab.chance()
-        outs = popnn.rnn(
-            lab.graph, lab.put(x), *_weights(lab, w, r), lab.put(bias) if with_bias else None,
-            lab.put(h), lab.prog, reverse=reverse, activation=kind,
-        )  # fmt: skip
-        step = _rnn_step(w, r, wide(bias) * with_bias, f)
-        _close(lab, outs, _unrolled(wide(x), [wide(h)], step, reverse))
-
-
 CASES: dict[str, Case] = {
     "max_pool": _max_pool,
     "avg_pool": _avg_pool,
     "max_pool_input_gradient": _max_pool_gradient,
     "avg_pool_input_gradient": _avg_pool_gradient,
-    "lstm": _lstm,
-    "gru": _gru,
-    "rnn": _rnn,
 }

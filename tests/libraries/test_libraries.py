@@ -23,7 +23,7 @@ CASE_FILES = {
     "popops.embedding": ("popops_embedding_cases",),
     "popops.rearrange": ("popops_rearrange_cases",),
     "poplin": ("poplin_cases", "poplin_conv_cases", "poplin_norm_cases"),
-    "popnn": ("popnn_cases", "popnn_window_cases"),
+    "popnn": ("popnn_cases", "popnn_recurrent_cases", "popnn_window_cases"),
     "poprand": ("poprand_cases",),
     "poputil": ("poputil_cases", "poputil_grouping_cases"),
 }
