@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,25 @@ class EngineOptions:
     merge_vertices: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """Where an input or output of a single replica lies: its region in the array's shape."""
+
+    name: str
+    region: Array
+
+
+def _gates(engine: TileEngine, prefix: str, ports: Iterable[Port]) -> list[_Gate] | None:
+    """The gates of some ports; None where arrays are more than copied."""
+    found: list[_Gate] = []
+    for port in ports:
+        if engine.replicas > 1 or port.counted is not None or not port.type.numel:
+            return None
+        region = engine.region(engine.executable.streams[prefix + port.name].region)
+        found.append(_Gate(port.name, region[0].reshape(port.type.static_shape)))
+    return found
+
+
 class ModelEngine:
     """One executable, loaded. Runs of several threads follow one another; `stop` does not wait."""
 
@@ -37,6 +56,8 @@ class ModelEngine:
         self._tile: TileEngine | None = None
         self._seconds: float | None = None
         self._running = threading.RLock()
+        self._inputs: list[_Gate] | None = None
+        self._outputs: list[_Gate] | None = None
 
     def prepare(self) -> TileEngine:
         """The tile-level engine, made on first use: compiles codelets, fills tile memories."""
@@ -53,15 +74,52 @@ class ModelEngine:
                 check_uninitialised=self.options.check_uninitialised,
                 merge_vertices=self.options.merge_vertices,
             )
+            signature = self.executable.signature
+            self._inputs = _gates(self._tile, INPUT, signature.inputs)
+            self._outputs = _gates(self._tile, OUTPUT, signature.results)
         return self._tile
 
     def run(self, inputs: Mapping[str, Any], timeout: float | None = None) -> dict[str, Array]:
         """Copies inputs in, runs the program once on all replicas, copies outputs out; outputs
         whose size the device counts are cut to it."""
+        if self._fits(inputs):
+            with self._running:
+                return self._run_plain(inputs, timeout)
         signature = self.executable.signature
         arrays = signature.check(self.executable.complete(inputs))
         with self._running:
             return self._run(arrays, timeout)
+
+    def _fits(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether all inputs are plain arrays of the right type and shape, and only need copying:
+        what is said of other ones costs a short run a part of its time."""
+        gates = self._inputs
+        if gates is None or self._outputs is None or self.executable.consts:
+            return False
+        if not isinstance(inputs, dict) or len(inputs) != len(gates):
+            return False
+        given: dict[str, Any] = inputs
+        for gate in gates:
+            array = given.get(gate.name)
+            if type(array) is not np.ndarray or array.dtype != gate.region.dtype:
+                return False
+            if array.shape != gate.region.shape:
+                return False
+        return True
+
+    def _run_plain(self, inputs: Mapping[str, Any], timeout: float | None) -> dict[str, Array]:
+        """`_run` for inputs that fit."""
+        engine = self._prepared()
+        assert self._inputs is not None
+        assert self._outputs is not None
+        begin = time.perf_counter()
+        for gate in self._inputs:
+            gate.region[...] = inputs[gate.name]
+        engine.reset_cycles()
+        engine.run(0, timeout=timeout)
+        outputs = {gate.name: gate.region.copy() for gate in self._outputs}
+        self._seconds = time.perf_counter() - begin
+        return outputs
 
     def _run(self, arrays: Mapping[str, Array], timeout: float | None) -> dict[str, Array]:
         """Inputs, run and outputs belong together: no other thread's come between."""
