@@ -24,6 +24,7 @@ from poplar_py.poplin.operands import (
 from poplar_py.poplin.place import TileRange, spread, tile_range, within
 from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.blocked import LANES, add_blocked
+from poplar_py.poputil.poplar_order import poplar_order, product_order
 from poplar_py.types import f16, f32
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["create_mat_mul_input", "mat_mul"]
 
 
+@poplar_order(product_order)
 def mat_mul(
     graph: Graph,
     a: Operand,

@@ -9,7 +9,7 @@ new tensor unless it says in place.
 # fmt: off
 from __future__ import annotations
 
-from poplar_py.popops import cycles, embedding, rearrange
+from poplar_py.popops import cycles, embedding, expr, rearrange
 from poplar_py.popops.arithmetic import (
     abs, acos, acosh, add, add_in_place, asin, asinh, atan, atanh, bitwise_and, bitwise_not,
     bitwise_or, bitwise_xor, cast, ceil, clamp, cos, cosh, div, eq, erf, exp, floor, gt, gteq, inv,
@@ -32,6 +32,7 @@ from poplar_py.popops.extra import (
 )
 from poplar_py.popops.fill import fill, fill_constant, iota, pad, zero
 from poplar_py.popops.gathering import constant_table, create_table, gather, multi_slice
+from poplar_py.popops.operation import Operation, ReduceParams
 from poplar_py.popops.reduction import reduce, reduce_many
 from poplar_py.popops.row_scalars import (
     histogram, select_scalar_from_rows, sequence_slice, update_scalar_in_rows,
@@ -75,28 +76,29 @@ from poplar_py.popops.variants import (
 )
 
 __all__ = [
-    "CircBuf", "SlicePlan", "UpdateTable", "abs", "abs_in_place", "abs_with_output", "acos",
-    "acosh", "add", "add_in_place", "add_with_output", "all_true", "arg_max", "arg_min", "asin",
-    "asin_in_place", "asin_with_output", "asinh", "atan", "atan2", "atan2_in_place",
-    "atan2_with_output", "atanh", "bitwise_and", "bitwise_and_in_place", "bitwise_and_with_output",
-    "bitwise_not", "bitwise_not_in_place", "bitwise_not_with_output", "bitwise_or",
-    "bitwise_or_in_place", "bitwise_or_with_output", "bitwise_xnor", "bitwise_xnor_in_place",
-    "bitwise_xnor_with_output", "bitwise_xor", "bitwise_xor_in_place", "bitwise_xor_with_output",
-    "cast", "cast_with_output", "cbrt", "cbrt_in_place", "cbrt_with_output", "ceil",
-    "ceil_in_place", "ceil_with_output", "check_accuracy_when_cast", "clamp", "clamp_in_place",
-    "clamp_with_output", "clz", "clz_in_place", "clz_with_output", "constant_table", "cos",
-    "cos_in_place", "cos_with_output", "cosh", "counted_for_loop", "counted_loop",
-    "create_indices_tensor", "create_slice_tensor", "create_sliceable_tensor", "create_table",
-    "create_update_table", "cumulative", "cycles", "div", "div_in_place", "div_with_output",
-    "dynamic_slice", "dynamic_slice_with_output", "dynamic_update", "embedding", "encode_one_hot",
-    "eq", "eq_in_place", "eq_with_output", "erf", "erf_in_place", "erf_with_output", "exp", "exp2",
-    "exp2_in_place", "exp2_with_output", "exp_in_place", "exp_with_output", "expm1",
-    "expm1_in_place", "expm1_with_output", "fill", "fill_constant", "floor", "floor_in_place",
-    "floor_with_output", "gather", "gelu_erf", "gelu_erf_in_place", "gelu_erf_with_output", "gt",
-    "gt_in_place", "gt_with_output", "gteq", "gteq_in_place", "gteq_with_output", "has_nan",
-    "has_nan_or_inf", "histogram", "inv", "inv_in_place", "inv_std_dev_to_variance",
-    "inv_std_dev_to_variance_in_place", "inv_std_dev_to_variance_with_output", "inv_with_output",
-    "iota", "is_finite", "is_finite_in_place", "is_finite_with_output", "is_inf", "is_inf_in_place",
+    "CircBuf", "Operation", "ReduceParams", "SlicePlan", "UpdateTable", "abs", "abs_in_place",
+    "abs_with_output", "acos", "acosh", "add", "add_in_place", "add_with_output", "all_true",
+    "arg_max", "arg_min", "asin", "asin_in_place", "asin_with_output", "asinh", "atan", "atan2",
+    "atan2_in_place", "atan2_with_output", "atanh", "bitwise_and", "bitwise_and_in_place",
+    "bitwise_and_with_output", "bitwise_not", "bitwise_not_in_place", "bitwise_not_with_output",
+    "bitwise_or", "bitwise_or_in_place", "bitwise_or_with_output", "bitwise_xnor",
+    "bitwise_xnor_in_place", "bitwise_xnor_with_output", "bitwise_xor", "bitwise_xor_in_place",
+    "bitwise_xor_with_output", "cast", "cast_with_output", "cbrt", "cbrt_in_place",
+    "cbrt_with_output", "ceil", "ceil_in_place", "ceil_with_output", "check_accuracy_when_cast",
+    "clamp", "clamp_in_place", "clamp_with_output", "clz", "clz_in_place", "clz_with_output",
+    "constant_table", "cos", "cos_in_place", "cos_with_output", "cosh", "counted_for_loop",
+    "counted_loop", "create_indices_tensor", "create_slice_tensor", "create_sliceable_tensor",
+    "create_table", "create_update_table", "cumulative", "cycles", "div", "div_in_place",
+    "div_with_output", "dynamic_slice", "dynamic_slice_with_output", "dynamic_update", "embedding",
+    "encode_one_hot", "eq", "eq_in_place", "eq_with_output", "erf", "erf_in_place",
+    "erf_with_output", "exp", "exp2", "exp2_in_place", "exp2_with_output", "exp_in_place",
+    "exp_with_output", "expm1", "expm1_in_place", "expm1_with_output", "expr", "fill",
+    "fill_constant", "floor", "floor_in_place", "floor_with_output", "gather", "gelu_erf",
+    "gelu_erf_in_place", "gelu_erf_with_output", "gt", "gt_in_place", "gt_with_output", "gteq",
+    "gteq_in_place", "gteq_with_output", "has_nan", "has_nan_or_inf", "histogram", "inv",
+    "inv_in_place", "inv_std_dev_to_variance", "inv_std_dev_to_variance_in_place",
+    "inv_std_dev_to_variance_with_output", "inv_with_output", "iota", "is_finite",
+    "is_finite_in_place", "is_finite_with_output", "is_inf", "is_inf_in_place",
     "is_inf_with_output", "is_nan", "is_nan_in_place", "is_nan_with_output", "log", "log1p",
     "log1p_in_place", "log1p_with_output", "log_add", "log_add_in_place", "log_add_with_output",
     "log_in_place", "log_with_output", "logical_and", "logical_and_in_place",

@@ -12,6 +12,8 @@ from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output, split_work
+from poplar_py.popops.operands import Value, dtype_of_first
+from poplar_py.popops.overlap import apart
 from poplar_py.poputil.layout import mapping_of, memory_order, plain_order
 from poplar_py.types import DType, f16, f32
 
@@ -106,11 +108,11 @@ def _unary(name: str, text: str) -> Unary:
 
 
 def _binary(kind: str) -> Binary:
-    def op(graph: Graph, a: Tensor, b: Tensor, prog: program.Sequence, name: str = kind) -> Tensor:
-        return map_expr(graph, binary_text(kind, a.dtype), [a, b], prog, name)
+    def op(graph: Graph, a: Value, b: Value, prog: program.Sequence, name: str = kind) -> Tensor:
+        return map_expr(graph, binary_text(kind, dtype_of_first(a, b)), [a, b], prog, name)
 
     op.__name__ = op.__qualname__ = kind
-    op.__doc__ = f"A new tensor: {BINARY[kind]} of the broadcast operands."
+    op.__doc__ = f"A new tensor: {BINARY[kind]} of the broadcast operands; one may be a number."
     return op
 
 
@@ -172,14 +174,14 @@ sub = _binary("sub")
 
 
 def select(
-    graph: Graph, a: Tensor, b: Tensor, cond: Tensor, prog: program.Sequence, name: str = "select"
+    graph: Graph, a: Value, b: Value, cond: Tensor, prog: program.Sequence, name: str = "select"
 ) -> Tensor:
     """a where cond (bool) is true, else b; broadcasting."""
     return map_expr(graph, "select($2,$0,$1)", [a, b, cond], prog, name)
 
 
 def clamp(
-    graph: Graph, x: Tensor, low: Tensor, high: Tensor, prog: program.Sequence, name: str = "clamp"
+    graph: Graph, x: Tensor, low: Value, high: Value, prog: program.Sequence, name: str = "clamp"
 ) -> Tensor:
     """min(max(x, low), high); broadcasting."""
     return map_expr(graph, "min(max($0,$1),$2)", [x, low, high], prog, name)
@@ -195,14 +197,14 @@ def cast(
 
 
 def add_in_place(
-    graph: Graph, a: Tensor, b: Tensor, prog: program.Sequence, name: str = "add"
+    graph: Graph, a: Tensor, b: Value, prog: program.Sequence, name: str = "add"
 ) -> None:
     """a += b."""
     map_with_output(graph, "add($0,$1)", [a, b], a, prog, name)
 
 
 def mul_in_place(
-    graph: Graph, a: Tensor, b: Tensor, prog: program.Sequence, name: str = "mul"
+    graph: Graph, a: Tensor, b: Value, prog: program.Sequence, name: str = "mul"
 ) -> None:
     """a *= b."""
     map_with_output(graph, "mul($0,$1)", [a, b], a, prog, name)
@@ -266,6 +268,7 @@ def _scaled_add(
         factor = graph.add_constant(a.dtype, (1,), np.asarray(scale), f"{name}/scale", 0)
     else:
         factor = scale
+    x, factor = apart(graph, [x, factor], y, prog, name)
     work = split_work(mapping_of(graph, y), y.numel, y.numel)
     edges = {
         "y": Edges.flat(y, work.begin, work.end),

@@ -19,11 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.codelets import expr as expressions
+from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import program
 from poplar_py.poplar.arrays import ragged, unique_sorted
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.mapping import Mapping, linear
 from poplar_py.poplar.views import Cat
+from poplar_py.popops.operands import Expression, Value, plain
+from poplar_py.popops.overlap import apart
 from poplar_py.popops.padded import blocked_operands
 from poplar_py.poputil.blocked import add_blocked
 from poplar_py.poputil.layout import (
@@ -53,8 +56,8 @@ MIN_BLOCK = 64
 
 def map(
     graph: Graph,
-    expr: str,
-    tensors: Sequence[Tensor],
+    expr: Expression,
+    tensors: Sequence[Value],
     prog: program.Sequence,
     name: str = "",
     out_dtype: DType | None = None,
@@ -63,10 +66,12 @@ def map(
 ) -> Tensor:
     """A new tensor holding the expression over the broadcast inputs.
 
-    `expr` is text of the expression language ("relu(add($0,$1))"), $i is `tensors[i]`. Without
+    `expr` is text of the expression language ("relu(add($0,$1))"), $i is `tensors[i]`, or an object
+    of `popops.expr`. Numbers among the tensors become constants of the type they meet. Without
     `out_dtype` the result has the type the expression gives. With `compute_set` the vertices go
     there and nothing is appended to `prog`.
     """
+    expr, tensors = plain(expr, tensors)
     dtype = out_dtype or result_dtype(expr, [t.dtype for t in tensors])
     shape = _shape_of(tensors)
     name = name or "map"
@@ -81,15 +86,23 @@ def map(
 
 def map_with_output(
     graph: Graph,
-    expr: str,
-    tensors: Sequence[Tensor],
+    expr: Expression,
+    tensors: Sequence[Value],
     out: Tensor,
     prog: program.Sequence,
     name: str = "",
 ) -> None:
-    """The expression written to `out`, which may be an input but not overlap one otherwise."""
+    """The expression written to `out`; inputs that overlap it in another order are copied first.
+
+    Raises ShapeError unless the inputs broadcast to the shape of `out`.
+    """
+    expr, tensors = plain(expr, tensors)
+    if _shape_of([*tensors, out]) != tuple(out.shape):
+        shapes = ", ".join(str(list(t.shape)) for t in tensors)
+        raise ShapeError(f"an operation on {shapes} written to {list(out.shape)}")
     if prod(out.shape) == 0:
         return
+    tensors = apart(graph, tensors, out, prog, name or "map")
     cs = graph.add_compute_set(name or "map")
     order = memory_order(out) or plain_order(tuple(out.shape))
     add_vertices(graph, expr, tensors, out, order, cs, name)
@@ -98,8 +111,8 @@ def map_with_output(
 
 def map_in_place(
     graph: Graph,
-    expr: str,
-    tensors: Sequence[Tensor],
+    expr: Expression,
+    tensors: Sequence[Value],
     prog: program.Sequence,
     name: str = "",
 ) -> None:

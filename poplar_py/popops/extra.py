@@ -15,6 +15,7 @@ from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import iota
 from poplar_py.popops.offsets import axis_of
+from poplar_py.popops.operation import ReduceParams
 from poplar_py.popops.reduction import reduce, reduction_kind
 from poplar_py.popops.scattering import multi_update
 from poplar_py.popops.search import sort, top_k
@@ -63,7 +64,7 @@ def reduce_with_output(
     t: Tensor,
     out: Tensor,
     dims: Sequence[int],
-    kind: str,
+    kind: str | ReduceParams,
     prog: program.Sequence,
     name: str = "",
     *,
@@ -74,8 +75,11 @@ def reduce_with_output(
 
     `scale` is a number or one element. Both are for sums, also of squares, and for log_add, where
     everything is a logarithm: the scale is added and the update is a log_add. Raises OptionError
-    for other kinds.
+    for other kinds. `kind` may be ReduceParams, which hold all three.
     """
+    if isinstance(kind, ReduceParams):
+        scale, update = kind.scale if scale is None else scale, kind.update or update
+        kind = kind.op
     logs = reduction_kind(kind) == "log_add"
     if (update or scale is not None) and reduction_kind(kind) not in SCALED:
         raise OptionError(

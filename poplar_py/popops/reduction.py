@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.errors import TensorIndexError
 from poplar_py.poplar.faults import fail
 from poplar_py.popops.fill import fill_constant
+from poplar_py.popops.operation import ReduceParams
 from poplar_py.popops.reduction_boxes import Boxes, Data, choose, parts_of
 from poplar_py.popops.reduction_cost import Job, costs_of
 from poplar_py.poputil.blocked import LANES, blocked_base, mark_padded
@@ -64,21 +65,52 @@ def identity(kind: str, dtype: DType) -> float | int | bool:
     return int(info.min if kind == "max" else info.max)
 
 
+@overload
 def reduce(
     graph: Graph,
     t: Tensor,
     dims: Sequence[int],
-    kind: str,
+    kind: str | ReduceParams,
     prog: program.Sequence,
     name: str = "",
     out_dtype: DType | None = None,
+) -> Tensor: ...
+
+
+@overload
+def reduce(
+    graph: Graph,
+    t: Tensor,
+    dims: DType,
+    kind: Sequence[int],
+    prog: str | ReduceParams,
+    name: program.Sequence,
+    out_dtype: str = "",
+) -> Tensor: ...
+
+
+def reduce(
+    graph: Graph,
+    t: Tensor,
+    dims: Any,
+    kind: Any,
+    prog: Any,
+    name: Any = "",
+    out_dtype: Any = None,
 ) -> Tensor:
     """`t` with `dims` reduced away.
+
+    Poplar's order is taken too, with the type of the result after the tensor:
+    ``reduce(graph, t, FLOAT, dims, Operation.ADD, prog, name)``.
 
     kind: sum, prod, max, min, and, or, square_sum, mean, log_add (the logarithm of the sum of
     exponentials, of floats), and PopLibs' names. f16 and bf16 accumulate in f32 and round once.
     Raises OptionError for an unknown kind, or one that is not for the type.
     """
+    if isinstance(dims, DType):
+        dims, kind, prog, name, out_dtype = kind, prog, name, out_dtype or "", dims
+    if isinstance(kind, ReduceParams):
+        kind = _plain(kind)
     sets: list[ComputeSet] = []
     name = name or f"reduce_{reduction_kind(kind)}"
     out = _reduce(graph, t, dims, kind, prog, sets, name, out_dtype or t.dtype)
@@ -134,6 +166,13 @@ def _reduce(
     mark_padded(graph, graph.get_variable(out).id)
     held = tuple(n for d, n in enumerate(blocks.shape) if d not in axes)
     return _channels(shape.restore(out, held), 0 if 0 in axes else 1, t.shape[1])
+
+
+def _plain(params: ReduceParams) -> str:
+    """The kind of parameters without a scale or an update, which need an output."""
+    if params.update or params.scale is not None:
+        raise OptionError("a scale or an update of a new tensor", remedy="use reduce_with_output")
+    return params.op
 
 
 def _checked_kind(kind: str, dtype: DType) -> str:

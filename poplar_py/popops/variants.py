@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from poplar_py.popops.arithmetic import UNARY, binary_text
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place, map_with_output
+from poplar_py.popops.operands import Value, dtype_of_first
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -42,7 +43,7 @@ class UnaryOp(Protocol):
 
 class BinaryOp(Protocol):
     def __call__(
-        self, graph: Graph, a: Tensor, b: Tensor, prog: Sequence, name: str = ""
+        self, graph: Graph, a: Value, b: Value, prog: Sequence, name: str = ""
     ) -> Tensor: ...
 
 
@@ -52,7 +53,7 @@ class UnaryInPlace(Protocol):
 
 class BinaryInPlace(Protocol):
     def __call__(
-        self, graph: Graph, a: Tensor, b: Tensor, prog: Sequence, name: str = ""
+        self, graph: Graph, a: Tensor, b: Value, prog: Sequence, name: str = ""
     ) -> None: ...
 
 
@@ -64,7 +65,7 @@ class UnaryInto(Protocol):
 
 class BinaryInto(Protocol):
     def __call__(
-        self, graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Sequence, name: str = ""
+        self, graph: Graph, a: Value, b: Value, out: Tensor, prog: Sequence, name: str = ""
     ) -> None: ...
 
 
@@ -76,8 +77,8 @@ def _unary(kind: str) -> UnaryOp:
 
 
 def _binary(kind: str) -> BinaryOp:
-    def op(graph: Graph, a: Tensor, b: Tensor, prog: Sequence, name: str = "") -> Tensor:
-        return map_expr(graph, _text(kind, a.dtype), [a, b], prog, name or kind)
+    def op(graph: Graph, a: Value, b: Value, prog: Sequence, name: str = "") -> Tensor:
+        return map_expr(graph, _text(kind, dtype_of_first(a, b)), [a, b], prog, name or kind)
 
     return op
 
@@ -90,7 +91,7 @@ def _unary_in_place(kind: str) -> UnaryInPlace:
 
 
 def _binary_in_place(kind: str) -> BinaryInPlace:
-    def op(graph: Graph, a: Tensor, b: Tensor, prog: Sequence, name: str = "") -> None:
+    def op(graph: Graph, a: Tensor, b: Value, prog: Sequence, name: str = "") -> None:
         map_in_place(graph, _text(kind, a.dtype), [a, b], prog, name or kind)
 
     return op
@@ -104,8 +105,9 @@ def _unary_into(kind: str) -> UnaryInto:
 
 
 def _binary_into(kind: str) -> BinaryInto:
-    def op(graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Sequence, name: str = "") -> None:
-        map_with_output(graph, _text(kind, a.dtype), [a, b], out, prog, name or kind)
+    def op(graph: Graph, a: Value, b: Value, out: Tensor, prog: Sequence, name: str = "") -> None:
+        text = _text(kind, dtype_of_first(a, b))
+        map_with_output(graph, text, [a, b], out, prog, name or kind)
 
     return op
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.poprand.draw import Request, Seed, draw, need
 from poplar_py.poprand.random import bernoulli
+from poplar_py.poputil.poplar_order import dropout_order, poplar_order
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor, program
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["dropout", "shaped_dropout"]
 
 
+@poplar_order(dropout_order)
 def dropout(
     graph: Graph,
     seed: Seed,

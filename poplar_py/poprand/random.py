@@ -1,8 +1,8 @@
 """The distributions: uniform, log-uniform, normal, truncated normal, Bernoulli.
 
 `seed` is a u32[2] tensor, a number, or None for the graph's generator; `like` a shape or a
-reference tensor. f16 and bf16 numbers are drawn in f32 and rounded once. Wrong parameters raise
-OptionError.
+reference tensor. PopLibs' order is taken too: graph, seed, modifier, reference, type, and so on.
+f16 and bf16 numbers are drawn in f32 and rounded once. Wrong parameters raise OptionError.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.poprand.draw import Like, Request, Seed, draw, need
+from poplar_py.poputil.poplar_order import poplar_order, random_order
 from poplar_py.types import DType, bool_, f32
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["bernoulli", "log_uniform", "normal", "truncated_normal", "uniform"]
 
 
+@poplar_order(random_order)
 def uniform(
     graph: Graph,
     seed: Seed,
@@ -51,6 +53,7 @@ def uniform(
     return draw(graph, like, Request("UniformInt", state, dtype, seed, modifier, name), prog)
 
 
+@poplar_order(random_order)
 def log_uniform(
     graph: Graph,
     seed: Seed,
@@ -72,6 +75,7 @@ def log_uniform(
     return map_expr(graph, text, [drawn], prog, name, dtype)
 
 
+@poplar_order(random_order)
 def normal(
     graph: Graph,
     seed: Seed,
@@ -90,6 +94,7 @@ def normal(
     return draw(graph, like, Request("Normal", state, dtype, seed, modifier, name), prog)
 
 
+@poplar_order(random_order)
 def truncated_normal(
     graph: Graph,
     seed: Seed,
@@ -110,6 +115,7 @@ def truncated_normal(
     return draw(graph, like, Request("Normal", state, dtype, seed, modifier, name), prog)
 
 
+@poplar_order(random_order)
 def bernoulli(
     graph: Graph,
     seed: Seed,

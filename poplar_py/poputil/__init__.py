@@ -25,6 +25,7 @@ from poplar_py.poputil.tile_mapping import (
     split_regions_between_workers,
 )
 from poplar_py.poputil.use_tracker import TensorUseTracker
+from poplar_py.poputil.vertex_templates import template_vertex
 
 __all__ = [
     "TensorUseTracker",
@@ -46,5 +47,6 @@ __all__ = [
     "map_tensor_linearly",
     "map_tensor_linearly_with_offset",
     "split_regions_between_workers",
+    "template_vertex",
     "transform_tile_index",
 ]

@@ -1,0 +1,67 @@
+"""What element-wise operations take beside tensors: numbers, and expressions as objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from poplar_py.diagnostics import TypeMismatch
+from poplar_py.poplar.tensor import Tensor
+from poplar_py.popops import expr as expressions
+
+if TYPE_CHECKING:
+    from poplar_py.types import DType
+
+__all__ = ["Expression", "Value", "dtype_of_first", "plain"]
+
+Expression = str | expressions.Any
+Value = Any
+"""A tensor, or a number that takes the type of the tensors it meets."""
+
+_TENSOR = re.compile(r"\$(\d+)")
+
+
+def plain(expr: Expression, values: Sequence[Value]) -> tuple[str, list[Tensor]]:
+    """The expression as text over tensors alone: numbers among the values become constants.
+
+    Raises TypeMismatch for a value that is neither a tensor nor a number.
+    """
+    text = expr if isinstance(expr, str) else str(expr)
+    if all(isinstance(v, Tensor) for v in values):
+        return text, list(values)
+    tensors: list[Tensor] = []
+    names: list[str] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            names.append(f"${len(tensors)}")
+            tensors.append(value)
+        else:
+            names.append(_constant(value))
+    if not tensors:
+        raise TypeMismatch("an operation on numbers alone", remedy="one operand is a tensor")
+
+    def named(match: re.Match[str]) -> str:
+        at = int(match[1])
+        return names[at] if at < len(names) else match[0]
+
+    return _TENSOR.sub(named, text), tensors
+
+
+def _constant(value: Any) -> str:
+    if isinstance(cast("object", value), np.generic):
+        value = value.item()
+    if not isinstance(value, (bool, int, float)):
+        what = type(value).__name__
+        raise TypeMismatch(f"an operand is {what}", remedy="give a tensor or a number")
+    return expressions.Const(value).text
+
+
+def dtype_of_first(*values: Value) -> DType:
+    """Element type of the first tensor among operands. Raises TypeMismatch if there is none."""
+    for value in values:
+        if isinstance(value, Tensor):
+            return value.dtype
+    raise TypeMismatch("an operation on numbers alone", remedy="one operand is a tensor")
