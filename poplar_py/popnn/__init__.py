@@ -5,6 +5,7 @@ from __future__ import annotations
 from poplar_py.popnn.activation import (
     ACTIVATIONS,
     NonLinearityType,
+    NonLinearityType,
     non_linearity,
     non_linearity_in_place,
     non_linearity_input_gradient,
@@ -40,6 +41,7 @@ from poplar_py.popnn.resizing import resize
 
 __all__ = [
     "ACTIVATIONS",
+    "NonLinearityType",
     "NonLinearityType",
     "PoolParams",
     "RecurrentGradients",
