@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-from typing import TYPE_CHECKING
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.errors import TensorTypeError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import linear
 from poplar_py.popops.elementwise import split_work
 from poplar_py.poputil.layout import fresh, mapping_of, memory_order, plain_order
@@ -24,7 +27,7 @@ Number = float | int | bool
 
 
 def fill(graph: Graph, t: Tensor, value: Number, prog: program.Sequence, name: str = "") -> None:
-    """Every element of `t` becomes `value`."""
+    """Every element of `t` becomes `value`. Raises TensorTypeError for one the type cannot hold."""
     if prod(t.shape) == 0:
         return
     name = name or "fill"
@@ -32,9 +35,22 @@ def fill(graph: Graph, t: Tensor, value: Number, prog: program.Sequence, name: s
     work = split_work(mapping_of(graph, flat), t.numel, t.numel, least=256)
     cs = graph.add_compute_set(name)
     edges = {"out": Edges.flat(flat, work.begin, work.end)}
-    state = {"value": np.asarray(value, t.dtype.numpy)[()]}
+    state = {"value": _held(value, t.dtype)}
     graph.add_vertices(cs, f"popops::Fill<{t.dtype.name}>", work.tile, edges, state, name=name)
     prog.add(program.Execute(cs))
+
+
+def _held(value: Number, dtype: DType) -> Any:
+    """The value in the type; floats are rounded. Raises TensorTypeError for integers out of range
+    and for fractions of integers."""
+    if dtype.is_integer and not (isfinite(value) and value == int(value) and _fits(value, dtype)):
+        fail(TensorTypeError, f"a fill of {dtype} elements with {value}")
+    return np.asarray(value, dtype.numpy)[()]
+
+
+def _fits(value: Number, dtype: DType) -> bool:
+    info = np.iinfo(dtype.numpy)
+    return info.min <= value <= info.max
 
 
 def zero(graph: Graph, t: Tensor, prog: program.Sequence, name: str = "") -> None:
@@ -76,6 +92,8 @@ def pad(
     The result keeps the order of dims in memory, also that of blocked channels that are not padded.
     """
     name = name or "pad"
+    if not len(before) == len(after) == len(t.shape) or min((*before, *after), default=0) < 0:
+        raise ShapeError(f"{list(before)} and {list(after)} elements around {list(t.shape)}")
     shape = tuple(b + n + a for b, n, a in zip(before, t.shape, after, strict=True))
     if shape == tuple(t.shape):
         return t

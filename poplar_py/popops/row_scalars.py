@@ -11,6 +11,7 @@ from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.offsets import as_offsets
+from poplar_py.popops.overlap import apart
 from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
 from poplar_py.types import u32
@@ -72,6 +73,7 @@ def update_scalar_in_rows(
     index, (n, cols) = as_offsets(graph, indices, prog, name), rows.shape
     begin, end = _row_shares(graph, n)
     tile = place_near(graph, rows.flatten(), begin * cols)
+    index, values = apart(graph, [index, values], rows, prog, name)
     cs = graph.add_compute_set(name)
     edges = {
         "x": Edges.flat(rows.flatten(), begin * cols, end * cols),
@@ -134,6 +136,7 @@ def sequence_slice(
     rows, cols = out.shape[0], out.numel // max(out.shape[0], 1)
     if out.numel == 0:
         return
+    (source,) = apart(graph, [source], out, prog, name, by_element=False)
     begin, end = _row_shares(graph, rows)
     tile = place_near(graph, out.flatten(), begin * cols)
     numbers = {"rows": lengths, "source": source_offsets, "target": out_offsets}
