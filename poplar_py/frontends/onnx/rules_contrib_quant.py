@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -36,21 +35,30 @@ def _quantised(b: Builder, x: Val, scale: Val, zero: Val) -> Val:
     return saturated(b, x / lone(b, scale), lone(b, zero), zero.dtype, zero.tag)
 
 
-def _pair(fn: Callable[[Builder, Val, Val], Val]) -> Callable[[Builder, Node], Val]:
-    def rule(b: Builder, n: Node) -> Val:
-        a = _number(b, n[0], n[1], n.get(2))
-        c = _number(b, n[3], n[4], n.get(5))
-        return _quantised(b, fn(b, a, c), n[6], _zero(b, n, 7, n[0]))
+def _shifted(b: Builder, number: Val, zero: Val) -> Val:
+    """As onnxruntime's kernels of sums, products and averages: the zero point is added before
+    rounding, which matters for halves when it is odd."""
+    return saturated(b, number + b.cast(lone(b, zero), f32), None, zero.dtype, zero.tag)
 
-    return rule
+
+@imports("QLinearAdd", domain=_DOMAIN)
+def qlinear_add(b: Builder, n: Node) -> Val:
+    a, c, zero = b.cast(n[0], f32), b.cast(n[3], f32), _zero(b, n, 7, n[0])
+    ratio_a, ratio_c = (b.cast(lone(b, n[i]) / lone(b, n[6]), f32) for i in (1, 4))
+    zero_a, zero_c = (b.cast(lone(b, _zero(b, n, i, n[0])), f32) for i in (2, 5))
+    fixed = b.cast(lone(b, zero), f32) - (ratio_a * zero_a + ratio_c * zero_c)
+    return saturated(b, a * ratio_a + fixed + c * ratio_c, None, zero.dtype, zero.tag)
+
+
+@imports("QLinearMul", domain=_DOMAIN)
+def qlinear_mul(b: Builder, n: Node) -> Val:
+    a, c = (b.cast(centred(b, n[i], lone(b, _zero(b, n, i + 2, n[0]))), f32) for i in (0, 3))
+    ratio = lone(b, n[1]) * lone(b, n[4]) / lone(b, n[6])
+    return _shifted(b, a * c * b.cast(ratio, f32), _zero(b, n, 7, n[0]))
 
 
 def _zero(b: Builder, n: Node, i: int, like: Val) -> Val:
     return n[i] if n.has(i) else b.const(np.zeros((), like.dtype.numpy))
-
-
-IMPORT[_DOMAIN, "QLinearAdd"] = _pair(lambda b, a, c: a + c)
-IMPORT[_DOMAIN, "QLinearMul"] = _pair(lambda b, a, c: a * c)
 
 
 @imports("QLinearSigmoid", domain=_DOMAIN)
@@ -79,7 +87,7 @@ def qlinear_average_pool(b: Builder, n: Node) -> Val:
     if n.int("channels_last"):
         raise b.refuse("channels in the last axis are not supported")
     x = _number(b, n[0], n[1], n.get(2))
-    return _quantised(b, mean_pool(b, n, x), n[3], _zero(b, n, 4, n[0]))
+    return _shifted(b, mean_pool(b, n, x) / lone(b, n[3]), _zero(b, n, 4, n[0]))
 
 
 @imports("QLinearConcat", domain=_DOMAIN)

@@ -198,7 +198,9 @@ def loop(b: Builder, n: Node) -> Sequence[Item]:
     trip = state.trip
     small = trip is not None and trip * max(1, len(body.node)) <= UNROLL_NODES
     start_known = state.cond is None or state.cond.const is not None
-    if start_known and (small or not plain or (trip is None and _constant_cond(state))):
+    unlimited = state.limit is None or state.endless
+    ends = trip is not None or unlimited  # an unknown trip count is none to unroll for
+    if start_known and (small or (not plain and ends) or (unlimited and _constant_cond(state))):
         mark = len(b.block)
         found = _unroll(state)
         if found is not None:

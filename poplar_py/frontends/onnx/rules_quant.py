@@ -69,9 +69,12 @@ def quantize(b: Builder, n: Node) -> Val:
     else:
         dtype, tag = u8, ""
     axis, block = n.int("axis", 1), n.int("block_size")
-    wide = x if x.dtype.is_float else b.cast(x, f32)
-    wide = b.wide(wide)
-    number = wide / b.cast(_spread(b, scale, x, axis, block), wide.dtype)
+    wide = b.wide(x if x.dtype.is_float else b.cast(x, f32))
+    inner = scale.dtype if n.version >= 23 else wide.dtype  # as onnxruntime: f32 before opset 23
+    if n.int("precision"):
+        inner = n.dtype("precision", 1)[0]
+    divided = b.cast(wide, inner) / b.cast(_spread(b, scale, x, axis, block), inner)
+    number = b.cast(divided, wide.dtype)
     if tag and tag not in INT_RANGES:
         return encode(b, number, tag, bool(n.int("saturate", 1)))
     point = None if zero is None else _spread(b, _number(b, zero), x, axis, block)
@@ -105,7 +108,7 @@ def dynamic_quantize(b: Builder, n: Node) -> tuple[Val, Val, Val]:
     safe = b.select(b.equal(scale, 0), 1.0, scale)
     point = b.emit(ew.Round, b.minimum(b.maximum((-bottom) / safe, 0), 255))
     zero = b.cast(point, u8)
-    return saturated(b, x / safe, zero, u8, ""), scale, zero
+    return saturated(b, x / safe, zero, u8, ""), safe, zero
 
 
 def centred(b: Builder, x: Val, zero: Val | None, shape: Sequence[int] | None = None) -> Val:
