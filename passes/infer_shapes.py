@@ -49,6 +49,19 @@ class InferShapes(Pass):
         return changed
 
 
+def _bind_shape(value: Value, name: str, shape: tuple[int, ...], found: dict[str, int]) -> None:
+    """Checks one input's shape and notes the sizes it gives free dims."""
+    if len(shape) != value.rank:
+        raise InputError(f"input {name} is {value.type}; the shape {_x(shape)} has another rank")
+    for dim, size in zip(value.shape, shape, strict=True):
+        known = found.setdefault(dim, size) if isinstance(dim, str) else dim
+        if known != size:
+            raise InputError(
+                f"input {name} is {value.type}; the shape {_x(shape)} makes "
+                f"{dim if isinstance(dim, str) else 'a dim'} {size}, but it is {known}"
+            )
+
+
 def bind_shapes(
     graph: Graph, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int]
 ) -> dict[str, int]:
@@ -63,17 +76,7 @@ def bind_shapes(
         if value is None:
             names = ", ".join(inputs) or "none"
             raise InputError(f"there is no input {name!r}", remedy=f"the inputs are {names}")
-        if len(shape) != value.rank:
-            raise InputError(
-                f"input {name} is {value.type}; the shape {_x(shape)} has another rank"
-            )
-        for dim, size in zip(value.shape, shape, strict=True):
-            known = found.setdefault(dim, size) if isinstance(dim, str) else dim
-            if known != size:
-                raise InputError(
-                    f"input {name} is {value.type}; the shape {_x(shape)} makes "
-                    f"{dim if isinstance(dim, str) else 'a dim'} {size}, but it is {known}"
-                )
+        _bind_shape(value, name, shape, found)
     for name, size in found.items():
         if size < 0:
             raise InputError(f"the size {size} of dim {name} is negative")
@@ -156,9 +159,9 @@ def check_bound(module: Module) -> None:
             f"dims without a size: {listed}",
             remedy=f"give them: {flags}, or --shape INPUT=1x2x3, or run with inputs",
         )
-    for op in module.main.walk():
-        for value in op.results:
-            if not value.type.is_static:
-                raise ShapeError(
-                    f"{op.opname} gives {value.type}, whose shape depends on data", op.loc
-                )
+    for made in module.main.walk():
+        free = next((v for v in made.results if not v.type.is_static), None)
+        if free is not None:
+            raise ShapeError(
+                f"{made.opname} gives {free.type}, whose shape depends on data", made.loc
+            )

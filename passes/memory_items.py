@@ -84,13 +84,13 @@ def collect_items(
             name = f"receive buffer of {cs.name}"
             blocks[cs.id] = growing.add(name, cs.loc, block, row, always=False)
     states: dict[tuple[int, int], int] = {}
-    for cs in plan.used:
-        for k, g in enumerate(cs.groups):
-            sizes = stored_bytes(g)
-            if sizes is not None:
-                total = np.bincount(g.tiles, sizes, module.graph.target.num_tiles).astype(I8)
-                name, row = f"state of {g.codelet.name}", np.ones(columns, np.bool_)
-                states[cs.id, k] = growing.add(name, g.loc, total, row, always=True)
+    groups = [((cs.id, k), g) for cs in plan.used for k, g in enumerate(cs.groups)]
+    for key, g in groups:
+        sizes = stored_bytes(g)
+        if sizes is not None:
+            total = np.bincount(g.tiles, sizes, module.graph.target.num_tiles).astype(I8)
+            name, row = f"state of {g.codelet.name}", np.ones(columns, np.bool_)
+            states[key] = growing.add(name, g.loc, total, row, always=True)
     return growing.items(), blocks, states
 
 

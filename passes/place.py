@@ -173,18 +173,18 @@ def _units(ops: Sequence[Op]) -> list[list[Op]]:
     return units
 
 
+def _is_constant(value: Value) -> bool:
+    return value.owner is not None and value.owner.opname == "core.constant"
+
+
 def _weight_bytes(ops: Sequence[Op]) -> list[int]:
     """Bytes of constants each op is the first to use."""
     seen: set[Value] = set()
     out: list[int] = []
     for op in ops:
-        total = 0
-        for value in _all_operands(op):
-            constant = value.owner is not None and value.owner.opname == "core.constant"
-            if constant and value not in seen:
-                seen.add(value)
-                total += value.type.nbytes
-        out.append(total)
+        new = {v for v in _all_operands(op) if _is_constant(v)} - seen
+        seen |= new
+        out.append(sum(v.type.nbytes for v in new))
     return out
 
 

@@ -84,12 +84,17 @@ def _bind_arguments(low: Lowering, node: ast.Call, helper: Helper, frame: Frame)
     values += [lower_expr(low, d) for d in nodes[given:]]
     for param, value, at in zip(params, values, nodes, strict=True):
         with guard(low, at):
-            bound = _bind_argument(low, helper, param, value, at)
-            frame.names[param.arg] = bound
-            if isinstance(bound, Local):
-                frame.ir_names[param.arg] = bound.name
-                if not bound.ty.ref:
-                    frame.types[param.arg] = bound.ty
+            _enter(frame, param.arg, _bind_argument(low, helper, param, value, at))
+
+
+def _enter(frame: Frame, name: str, bound: Local | Value) -> None:
+    """A parameter as a name of the helper's frame."""
+    frame.names[name] = bound
+    if not isinstance(bound, Local):
+        return
+    frame.ir_names[name] = bound.name
+    if not bound.ty.ref:
+        frame.types[name] = bound.ty
 
 
 def _argument_nodes(

@@ -76,8 +76,7 @@ def streams_of(program: Program) -> dict[str, str]:
     """Host streams a program copies to or from: handle to the line of the first copy."""
     found: dict[str, str] = {}
     for p in steps([program]):
-        if isinstance(p, Copy):
-            for end in (p.src, p.dst):
-                if isinstance(end, DataStream):
-                    found.setdefault(end.handle, p.loc.short if p.loc.known else "")
+        ends = (p.src, p.dst) if isinstance(p, Copy) else ()
+        for stream in (end for end in ends if isinstance(end, DataStream)):
+            found.setdefault(stream.handle, p.loc.short if p.loc.known else "")
     return found

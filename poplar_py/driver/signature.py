@@ -308,17 +308,17 @@ def _match(name: str, type: TensorType, shape: tuple[int, ...], dims: dict[str, 
             remedy=f"give an array of type {type}",
         )
     for size, dim in zip(shape, type.shape, strict=True):
+        known = dims.setdefault(dim, size) if isinstance(dim, str) else dim
+        if known == size:
+            continue
         if isinstance(dim, str):
-            known = dims.setdefault(dim, size)
-            if known != size:
-                raise InputError(
-                    f"input {name!r} has shape {_text(shape)}: dim {dim} is {known} elsewhere"
-                )
-        elif dim != size:
             raise InputError(
-                f"input {name!r} has shape {_text(shape)}, the model declares {type}",
-                remedy=f"give an array of type {type}",
+                f"input {name!r} has shape {_text(shape)}: dim {dim} is {known} elsewhere"
             )
+        raise InputError(
+            f"input {name!r} has shape {_text(shape)}, the model declares {type}",
+            remedy=f"give an array of type {type}",
+        )
 
 
 def bind_inputs(

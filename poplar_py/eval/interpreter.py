@@ -37,12 +37,9 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array] | Sequence[Array]) -> tup
     """
     env: dict[Value, Array] = {}
     for i, value in enumerate(graph.inputs):
-        if isinstance(inputs, Mapping):
-            if value.name not in inputs:
-                raise InputError(f"input {value.name!r} is missing")
-            array = np.asarray(inputs[value.name])
-        else:
-            array = np.asarray(inputs[i])
+        if isinstance(inputs, Mapping) and value.name not in inputs:
+            raise InputError(f"input {value.name!r} is missing")
+        array = np.asarray(inputs[value.name] if isinstance(inputs, Mapping) else inputs[i])
         _check_input(value, array)
         env[value] = array
     return _run(graph, env)

@@ -63,12 +63,11 @@ def copy_records(src: Span, dst: Span) -> Records:
     """
     s, d, n = match(*src, *dst)
     best = fold(s, d, n)
-    if len(best) >= MANY:
-        for key in (d, s):
-            order = np.argsort(key, kind="stable")
-            other = fold(s[order], d[order], n[order])
-            if copy_cost(other).sum() < 0.8 * copy_cost(best).sum():
-                best = other
+    for key in (d, s) if len(best) >= MANY else ():
+        order = np.argsort(key, kind="stable")
+        other = fold(s[order], d[order], n[order])
+        if copy_cost(other).sum() < 0.8 * copy_cost(best).sum():
+            best = other
     return split_long(best)
 
 

@@ -61,18 +61,17 @@ class TileModel(LoadedModel):
 def _streams(module: TileModule, kind: str, prefix: str) -> dict[str, TensorType]:
     """Name and type of each stream of one direction, in the order of the copies."""
     found: dict[str, TensorType] = {}
-    for top in module.programs:
-        for step in top.walk():
-            if not isinstance(step, program.Copy) or step.kind != kind:
-                continue
-            stream, tensor = step.src, step.dst
-            if kind == "to_stream":
-                stream, tensor = tensor, stream
-            if not isinstance(stream, DataStream) or not isinstance(tensor, Tensor):
-                continue
-            if stream.handle.startswith(prefix):
-                shape = tuple(int(d) for d in tensor.shape)
-                found[stream.handle.removeprefix(prefix)] = TensorType(tensor.dtype, shape)
+    for step in (step for top in module.programs for step in top.walk()):
+        if not isinstance(step, program.Copy) or step.kind != kind:
+            continue
+        stream, tensor = step.src, step.dst
+        if kind == "to_stream":
+            stream, tensor = tensor, stream
+        if not isinstance(stream, DataStream) or not isinstance(tensor, Tensor):
+            continue
+        if stream.handle.startswith(prefix):
+            shape = tuple(int(d) for d in tensor.shape)
+            found[stream.handle.removeprefix(prefix)] = TensorType(tensor.dtype, shape)
     return found
 
 

@@ -22,7 +22,7 @@ from poplar_py.poplar.errors import TensorCreationError
 from poplar_py.poplar.faults import a_text, fail
 from poplar_py.poplar.mapping import Mapping
 from poplar_py.poplar.tensor import Tensor, concat
-from poplar_py.poplar.view_core import Digit, Dim, Runs, View
+from poplar_py.poplar.view_core import Digit, Runs, View
 from poplar_py.poplar.views import Affine, Cat
 from poplar_py.types import DType
 
@@ -165,16 +165,14 @@ def _moved_affine(view: Affine, place: _Place, base: int) -> Affine | None:
     if view.size == 0:
         return Affine(base, view.dims, view.shape)
     origin = int(place(as_ints([view.offset]))[0])
-    dims: list[Dim] = []
-    for dim in view.dims:
-        digits: list[Digit] = []
-        for size, stride in dim:
-            step = stride
-            if size > 1 and stride:
-                step = int(place(as_ints([view.offset + stride]))[0]) - origin
-            digits.append((size, step))
-        dims.append(tuple(digits))
-    moved = Affine(base + origin, tuple(dims), view.shape)
+
+    def digit(size: int, stride: int) -> Digit:
+        if size < 2 or stride == 0:
+            return size, stride
+        return size, int(place(as_ints([view.offset + stride]))[0]) - origin
+
+    dims = tuple([tuple([digit(*d) for d in dim]) for dim in view.dims])
+    moved = Affine(base + origin, dims, view.shape)
     old_start, old_length = _cut_at_spans(view, place)
     new_start, new_length = moved.runs()
     if len(new_start) > len(old_start) or moved.size != view.size:

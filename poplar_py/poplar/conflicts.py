@@ -60,10 +60,8 @@ def _collect(groups: Sequence[VertexGroup], kinds: tuple[str, ...]) -> _Records:
     parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
     first = 0
     for g in groups:
-        for f in g.codelet.fields:
-            if f.kind in kinds:
-                e = g.edges[f.name]
-                parts.append((e.start, e.length, e.count, e.stride, e.record_vertex() + first))
+        for e in (g.edges[f.name] for f in g.codelet.fields if f.kind in kinds):
+            parts.append((*e.records(), e.record_vertex() + first))
         first += g.n
     columns = [concat_ints([p[i] for p in parts]) for i in range(5)]
     found = _Records(*columns)

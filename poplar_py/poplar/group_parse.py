@@ -46,12 +46,11 @@ def _group(r: Reader, cs: ComputeSet) -> VertexGroup:
         raise ParseError("a tile the target does not have", where)
     t.want("{")
     edges: dict[str, Edges] = {}
-    for f in codelet.fields:
-        if f.kind != "state":
-            found = t.name()
-            if found != f.name:
-                t.fail(f"field {f.name!r} is wanted, found {found!r}")
-            edges[f.name] = _edges(r, f, n)
+    for f in (f for f in codelet.fields if f.kind != "state"):
+        found = t.name()
+        if found != f.name:
+            t.fail(f"field {f.name!r} is wanted, found {found!r}")
+        edges[f.name] = _edges(r, f, n)
     state: dict[str, State] = {}
     fields = {f.name: f for f in codelet.fields if f.kind == "state"}
     while t.take("state"):
@@ -142,17 +141,23 @@ def _extras(r: Reader, cs: ComputeSet, g: VertexGroup) -> None:
     if t.take("flops"):
         g.flops = t.sized_ints(n, "flops")
     if t.take("lines"):
-        index = t.sized_ints(n, "lines")
-        t.want("[")
-        locs: list[Location] = []
-        while not t.take("]"):
-            if not t.take("none") and t.kind != "loc":
-                t.fail("loc(...) or none is wanted")
-            locs.append(t.location())
-            t.take(",")
-        if n and not 0 <= int(index.min()) <= int(index.max()) < len(locs):
-            t.fail("a line number that is not in the list")
-        g.locs, g.loc_index = locs, index.astype(np.int32)
+        _lines(r, g)
+
+
+def _lines(r: Reader, g: VertexGroup) -> None:
+    """Where vertices come from: numbers of lines, and the lines."""
+    t = r.t
+    index = t.sized_ints(g.n, "lines")
+    t.want("[")
+    locs: list[Location] = []
+    while not t.take("]"):
+        if not t.take("none") and t.kind != "loc":
+            t.fail("loc(...) or none is wanted")
+        locs.append(t.location())
+        t.take(",")
+    if g.n and not 0 <= int(index.min()) <= int(index.max()) < len(locs):
+        t.fail("a line number that is not in the list")
+    g.locs, g.loc_index = locs, index.astype(np.int32)
 
 
 def _order(r: Reader, n: int) -> Ints:

@@ -188,11 +188,12 @@ def _stride_at(digits: tuple[Digit, ...], low: int, high: int) -> int | None:
     """Stride of the sub-digit between inner products ``low`` and ``high``."""
     inner = 1
     for size, stride in reversed(digits):
-        if low < inner * size:
-            if low % inner or (inner * size) % high:
-                return None
-            return stride * (low // inner)
-        inner *= size
+        if low >= inner * size:
+            inner *= size
+            continue
+        if low % inner or (inner * size) % high:
+            return None
+        return stride * (low // inner)
     return None
 
 

@@ -21,6 +21,7 @@ from poplar_py.poplar.streams import (
     HostFunction,
 )
 from poplar_py.poplar.tensor import Tensor
+from poplar_py.types import DType
 
 
 class Repeat(Program):
@@ -196,21 +197,27 @@ def _tensors(values: Seq[Tensor]) -> list[Tensor]:
 
 
 def _check_host_call(function: HostFunction, ins: list[Tensor], outs: list[Tensor]) -> None:
-    for what, args, want in (("input", ins, function.inputs), ("output", outs, function.outputs)):
-        if len(args) != len(want):
-            fail(
-                TensorIndexError,
-                f"host function {function.handle!r} has {len(want)} {what}s, {len(args)} given",
-            )
-        for i, (t, (dtype, size)) in enumerate(zip(args, want, strict=True)):
-            if t.dtype is not dtype or t.numel != size:
-                fail(
-                    TensorTypeError,
-                    f"{what} {i} of host function {function.handle!r} is {t!r}, declared "
-                    f"{dtype.name}[{size}]",
-                )
+    _check_arguments(function.handle, "input", ins, function.inputs)
+    _check_arguments(function.handle, "output", outs, function.outputs)
     for t in outs:
         check_writable(t, "an output of a host function")
+
+
+def _check_arguments(
+    handle: str, what: str, args: list[Tensor], want: list[tuple[DType, int]]
+) -> None:
+    """Arguments of a host function as they are declared."""
+    if len(args) != len(want):
+        fail(
+            TensorIndexError,
+            f"host function {handle!r} has {len(want)} {what}s, {len(args)} given",
+        )
+    for i, (t, (dtype, size)) in enumerate(zip(args, want, strict=True)):
+        if t.dtype is not dtype or t.numel != size:
+            fail(
+                TensorTypeError,
+                f"{what} {i} of host function {handle!r} is {t!r}, declared {dtype.name}[{size}]",
+            )
 
 
 class Block(Program):

@@ -87,14 +87,18 @@ class ProgramReader:
 
     def end(self) -> prog.Endpoint:
         t, graph = self.t, self.r.graph
-        for word, table in (("stream", graph.streams), ("remote", graph.remote_buffers)):
-            if t.take(word):
-                where = t.here()
-                found: Any = table.get(t.string())
-                if found is None:
-                    raise UnknownName(f"no such {word} handle", where)
-                return found
-        return self.r.tensor()
+        tables: dict[str, dict[str, Any]] = {
+            "stream": graph.streams,
+            "remote": graph.remote_buffers,
+        }
+        word = next((w for w in tables if t.take(w)), None)
+        if word is None:
+            return self.r.tensor()
+        where = t.here()
+        found = tables[word].get(t.string())
+        if found is None:
+            raise UnknownName(f"no such {word} handle", where)
+        return found
 
     def loop(self, kind: type[prog.RepeatWhileTrue] | type[prog.RepeatWhileFalse]) -> prog.Program:
         predicate = self.r.tensor()

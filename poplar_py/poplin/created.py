@@ -71,12 +71,9 @@ def planned_tiles(
     known = _kept.get(graph.get_top_level_graph())
     if tiles is not None or known is None:
         return tile_range(graph, tiles)
-    for operand in operands:
-        if isinstance(operand, Tensor) and operand.numel:
-            found = known.tiles.get(_variable(graph, operand))
-            if found is not None:
-                return found
-    return tile_range(graph, None)
+    variables = [_variable(graph, t) for t in operands if isinstance(t, Tensor) and t.numel]
+    found = next((known.tiles[v] for v in variables if v in known.tiles), None)
+    return tile_range(graph, None) if found is None else found
 
 
 def note_stream(graph: Graph, view: Tensor, stream: Tensor) -> None:

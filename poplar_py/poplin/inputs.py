@@ -90,17 +90,10 @@ def input_tables(
     """
     if job.planar:
         return _planar_tables(job, x, groups)
-    kw = job.shape.kernel[2]
-    windows = [Window.of(g.px, job.params, kw, True) for g in groups]
-    if job.params.input_dilations == (1, 1, 1):
-        lanes = job.lanes(x)
-        if lanes is not None:
-            tables = _halo_tables(job, job.params, lanes, groups, windows)
-            if tables is not None and all(t.inside for t in tables):
-                return tables, windows
-    if job.source is not None:
-        return None
-    params = job.params
+    found = _tables_in_place(job, x, groups)
+    if found is not None or job.source is not None:
+        return found
+    params, kw = job.params, job.shape.kernel[2]
     for dim in range(3):
         x = dilate_view(job.graph, x, dim + 2, params.input_dilations[dim])
     low, high = params.pads_lower[2], params.pads_upper[2]
@@ -118,6 +111,20 @@ def input_tables(
     windows = [Window.of(g.px, params, kw, False) for g in groups]
     tables = _halo_tables(job, params, lanes, groups, windows)
     assert tables is not None
+    return tables, windows
+
+
+def _tables_in_place(
+    job: Job, x: Tensor, groups: list[Group]
+) -> tuple[list[RowTable], list[Window]] | None:
+    """The rows where they lie; None when some are not whole."""
+    lanes = job.lanes(x) if job.params.input_dilations == (1, 1, 1) else None
+    if lanes is None:
+        return None
+    windows = [Window.of(g.px, job.params, job.shape.kernel[2], True) for g in groups]
+    tables = _halo_tables(job, job.params, lanes, groups, windows)
+    if tables is None or not all(t.inside for t in tables):
+        return None
     return tables, windows
 
 

@@ -105,9 +105,8 @@ def _side_by_side(graph: Graph, parts: list[Sequence], prog: Sequence, name: str
         at = [(part.steps, len(part.steps) - longest + phase) for part in parts]
         steps = [s[i] for s, i in at if i >= 0]
         sets = [s.compute_set for s in steps if isinstance(s, Execute)]
-        for step in steps:
-            if not isinstance(step, Execute):
-                prog.add(step)
+        for step in (s for s in steps if not isinstance(s, Execute)):
+            prog.add(step)
         if sets:
             prog.add(Execute(_joined(graph, sets, f"{name}/{phase}")))
 

@@ -108,25 +108,30 @@ def pad(
     return out
 
 
+def _split_like(
+    old: tuple[int, ...], new: tuple[int, ...], digits: Sequence[int]
+) -> list[int] | None:
+    """The digits of the dims `old` for `new`; None where a dim that changes has several."""
+    out: list[int] = []
+    rest = list(digits)
+    for before, after in zip(old, new, strict=True):
+        group: list[int] = []
+        while prod(group) < before:
+            group.append(rest.pop(0))
+        if before != after and len(group) != 1:
+            return None
+        out += group if before == after else [after]
+    return out
+
+
 def _padded_like(graph: Graph, t: Tensor, shape: tuple[int, ...], name: str) -> Tensor:
     """A variable of `shape` whose digits lie in memory as those of `t`."""
     order = memory_order(t)
     if order is None or 1 in (d for d, n in zip(t.shape, shape, strict=True) if d != n):
         return fresh(graph, t.dtype, shape, name)
-    split: list[int] = []
-    digit = 0
-    for old, new in zip(t.shape, shape, strict=True):
-        group: list[int] = []
-        left = old
-        while left > 1:
-            group.append(order.split[digit])
-            left //= order.split[digit]
-            digit += 1
-        if old != new:
-            if len(group) != 1:
-                return fresh(graph, t.dtype, shape, name)
-            group = [new]
-        split += group
+    split = _split_like(t.shape, shape, order.split)
+    if split is None:
+        return fresh(graph, t.dtype, shape, name)
     sizes = tuple(split[p] for p in order.perm)
     mapping = linear(prod(sizes), graph.num_tiles, grain=16, least=max(16, 128 // t.dtype.size))
     flat = graph.add_variable(t.dtype, sizes, name, mapping=mapping)

@@ -111,13 +111,11 @@ def routes(system: System, num_ipus: int) -> Routes:
     for a in range(num_ipus):
         paths = nx.single_source_shortest_path(graph, a)
         for b in range(num_ipus):
-            path = paths.get(b)
-            if path is None:
+            if b not in paths:
                 raise OptionError(
                     f"system {system.name!r} has no link from IPU {a} to IPU {b}",
                     remedy="add links to the machine file, or use fewer IPUs",
                 )
-            hops[a, b] = len(path) - 1
-            for e in pairwise(path):
-                uses[a * num_ipus + b, index[e]] = 1
+            hops[a, b] = len(paths[b]) - 1
+            uses[a * num_ipus + b, [index[e] for e in pairwise(paths[b])]] = 1
     return Routes(hops, uses, rate, tuple(ends))

@@ -287,28 +287,24 @@ def _order(nodes: Sequence[protos.NodeProto], wanted: set[str], scope: Scope) ->
     """Nodes the wanted names need, definitions before uses. Raises InputError on a cycle."""
     producer = _producers(nodes, scope)
     reads = [_reads(node, scope.importer) for node in nodes]
-    state: dict[int, int] = {}
+    done: dict[int, bool] = {}  # False: its operands are on the way
     order: list[int] = []
-    for root in sorted({producer[n] for n in wanted if n in producer}):
-        stack = [(root, False)]
-        while stack:
-            i, leave = stack.pop()
-            if leave:
-                state[i] = 2
-                order.append(i)
-                continue
-            if state.get(i):
-                continue
-            state[i] = 1
-            stack.append((i, True))
-            needed = [(producer[name], name) for name in reads[i] if name in producer]
-            for j, name in needed:
-                if state.get(j) == 1:
-                    loc = Location(scope.importer.file, 0, 0, nodes[j].name, j, name)
-                    raise InputError(
-                        f"the graph has a cycle through {name!r}", loc, "remove the cycle"
-                    )
-            stack.extend((j, False) for j, _ in needed if state.get(j) != 2)
+    stack = [(r, False) for r in sorted({producer[n] for n in wanted if n in producer})[::-1]]
+    while stack:
+        i, leave = stack.pop()
+        if leave:
+            done[i] = True
+            order.append(i)
+        if i in done:
+            continue
+        done[i] = False
+        stack.append((i, True))
+        needed = [(producer[name], name) for name in reads[i] if name in producer]
+        for j, name in needed:
+            if done.get(j) is False:
+                loc = Location(scope.importer.file, 0, 0, nodes[j].name, j, name)
+                raise InputError(f"the graph has a cycle through {name!r}", loc, "remove the cycle")
+        stack.extend((j, False) for j, _ in needed if j not in done)
     in_order = all(producer.get(name, -1) < i for i in order for name in reads[i])
     return sorted(order) if in_order else order
 

@@ -135,18 +135,19 @@ def pool_window(n: Node, x: Val) -> tuple[Window, tuple[int, ...]]:
     window = conv_window(n, x, n.ints("kernel_shape"))
     if min(window.pads) < 0:
         raise ShapeError(f"pads {list(window.pads)} are negative", n.loc)
-    extra = [0] * spatial
-    if n.int("ceil_mode"):
-        for i in range(spatial):
-            stride, extent = window.strides[i], window.extents[i]
-            begin, dim = window.pads[i], x.shape[i + 2]
-            room = dim + begin + window.pads[i + spatial] - extent
-            steps = -(-room // stride)
-            if steps * stride >= dim + begin:
-                steps -= 1  # a window may not start in the end padding
-            extra[i] = max(0, steps * stride - room)
-        ends = [p + e for p, e in zip(window.pads[spatial:], extra, strict=True)]
-        window.pads = (*window.pads[:spatial], *ends)
+    if not n.int("ceil_mode"):
+        return window, (0,) * spatial
+    extra: list[int] = []
+    for i in range(spatial):
+        stride, extent = window.strides[i], window.extents[i]
+        begin, dim = window.pads[i], x.shape[i + 2]
+        room = dim + begin + window.pads[i + spatial] - extent
+        steps = -(-room // stride)
+        if steps * stride >= dim + begin:
+            steps -= 1  # a window may not start in the end padding
+        extra.append(max(0, steps * stride - room))
+    ends = [p + e for p, e in zip(window.pads[spatial:], extra, strict=True)]
+    window.pads = (*window.pads[:spatial], *ends)
     return window, tuple(extra)
 
 

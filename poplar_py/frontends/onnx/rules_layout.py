@@ -190,10 +190,10 @@ def pad(b: Builder, n: Node) -> Val:
         before[axis], after[axis] = pads[i], pads[i + len(axes)]
     for axis in range(x.rank):
         low, high = max(0, -before[axis]), max(0, -after[axis])
+        size = x.shape[axis] - low - high
+        if size < 0:
+            raise ShapeError(f"pads {list(pads)} cut off more than {x.type}", n.loc)
         if low or high:
-            size = x.shape[axis] - low - high
-            if size < 0:
-                raise ShapeError(f"pads {list(pads)} cut off more than {x.type}", n.loc)
             x = b.slice(x, axis, low, size)
     before, after = [max(0, p) for p in before], [max(0, p) for p in after]
     mode = n.str("mode", "constant")

@@ -59,13 +59,12 @@ def _scan(
 
     if trip * max(1, len(body.node)) <= UNROLL_NODES:
         values = list(states)
-        stacks: list[list[Val]] = [[] for _ in range(scans)]
+        parts: list[list[Val]] = []
         for i in range(trip):
             outs = once(values, [b.pick(x, 0, i) for x in lines])
             values = outs[: len(states)]
-            for stack, part in zip(stacks, outs[len(states) :], strict=True):
-                stack.append(part)
-        results = [*values, *(stack_values(b, s) for s in stacks)]
+            parts.append(outs[len(states) :])
+        results = [*values, *(stack_values(b, [p[k] for p in parts]) for k in range(scans))]
     else:
         results = _scan_loop(b, states, lines, trip, once)
     return _scan_outputs(b, n, results, len(states))
