@@ -5,7 +5,6 @@ from __future__ import annotations
 from poplar_py.popnn.activation import (
     ACTIVATIONS,
     NonLinearityType,
-    NonLinearityType,
     non_linearity,
     non_linearity_in_place,
     non_linearity_input_gradient,
@@ -18,18 +17,32 @@ from poplar_py.popnn.group_norm import (
     batch_normalise,
     create_batch_norm_params,
     create_group_norm_params,
+    create_instance_norm_params,
+    create_layer_norm_params,
     group_norm_gradients,
     group_norm_param_gradients,
     group_norm_statistics,
     group_norm_whiten,
     group_normalise,
+    instance_norm_gradients,
+    instance_norm_param_gradients,
     instance_norm_statistics,
+    instance_norm_whiten,
+    instance_normalise,
+    layer_norm_gradients,
+    layer_norm_param_gradients,
     layer_norm_statistics,
+    layer_norm_whiten,
+    layer_normalise,
 )
 from poplar_py.popnn.loss import arg_max, arg_min, calc_accuracy, calc_loss, max_and_arg_max
 from poplar_py.popnn.norm import layer_norm, log_softmax, softmax
-from poplar_py.popnn.pool_gradient import avg_pool_input_gradient, max_pool_input_gradient
-from poplar_py.popnn.pooling import PoolParams, avg_pool, max_pool
+from poplar_py.popnn.pool_gradient import (
+    avg_pool_input_gradient,
+    max_pool_input_gradient,
+    sum_pool_input_gradient,
+)
+from poplar_py.popnn.pooling import PoolParams, avg_pool, max_pool, sum_pool
 from poplar_py.popnn.recurrent import gru, lstm, rnn
 from poplar_py.popnn.recurrent_gradients import (
     RecurrentGradients,
@@ -38,13 +51,15 @@ from poplar_py.popnn.recurrent_gradients import (
     rnn_gradients,
 )
 from poplar_py.popnn.resizing import resize
+from poplar_py.popnn.spatial import spatial_softmax_2d
+from poplar_py.poputil.built_in import add_codelets
 
 __all__ = [
     "ACTIVATIONS",
     "NonLinearityType",
-    "NonLinearityType",
     "PoolParams",
     "RecurrentGradients",
+    "add_codelets",
     "arg_max",
     "arg_min",
     "avg_pool",
@@ -58,6 +73,8 @@ __all__ = [
     "calc_loss",
     "create_batch_norm_params",
     "create_group_norm_params",
+    "create_instance_norm_params",
+    "create_layer_norm_params",
     "group_norm_gradients",
     "group_norm_param_gradients",
     "group_norm_statistics",
@@ -65,9 +82,17 @@ __all__ = [
     "group_normalise",
     "gru",
     "gru_gradients",
+    "instance_norm_gradients",
+    "instance_norm_param_gradients",
     "instance_norm_statistics",
+    "instance_norm_whiten",
+    "instance_normalise",
     "layer_norm",
+    "layer_norm_gradients",
+    "layer_norm_param_gradients",
     "layer_norm_statistics",
+    "layer_norm_whiten",
+    "layer_normalise",
     "log_softmax",
     "lstm",
     "lstm_gradients",
@@ -81,4 +106,7 @@ __all__ = [
     "rnn",
     "rnn_gradients",
     "softmax",
+    "spatial_softmax_2d",
+    "sum_pool",
+    "sum_pool_input_gradient",
 ]

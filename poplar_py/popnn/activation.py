@@ -75,10 +75,36 @@ GRADIENTS = {
 gelu_erf and swish the argument (poplibs, popnn NonLinearity)."""
 
 
+SCALING = 62000.0
+"""What softmax_scaled multiplies by, so that halves keep their precision (poplibs, popnn)."""
+
+
+def _is_softmax(kind: str) -> bool:
+    """Raises OptionError for a softmax that does not exist."""
+    if not kind.lower().startswith("softmax"):
+        return False
+    if kind.lower() not in ("softmax", "softmax_stable", "softmax_scaled"):
+        _text(kind)
+    return True
+
+
+def _softmax(graph: Graph, kind: str, x: Tensor, prog: program.Sequence, name: str) -> Tensor:
+    """Along the last dim. Softmax is stable here in any case: its largest argument is
+    subtracted."""
+    axis = len(x.shape) - 1
+    if kind.lower() != "softmax_scaled":
+        return softmax(graph, x, axis, prog, name)
+    name, acc = name or "softmax_scaled", f64 if x.dtype is f64 else f32
+    wide = map_expr(graph, f"cast($0,{acc.name})", [x], prog, f"{name}/wide", acc)
+    share = softmax(graph, wide, axis, prog, f"{name}/share")
+    text = f"cast(mul($0,c({SCALING})),{x.dtype.name})"
+    return map_expr(graph, text, [share], prog, name, x.dtype)
+
+
 def _text(kind: str) -> str:
     found = ACTIVATIONS.get(kind.lower())
     if found is None:
-        names = ", ".join((*ACTIVATIONS, "softmax"))
+        names = ", ".join((*ACTIVATIONS, "softmax", "softmax_stable", "softmax_scaled"))
         raise OptionError(f"there is no activation {kind!r}", remedy=f"use one of {names}")
     return found
 
@@ -87,8 +113,8 @@ def non_linearity(
     graph: Graph, kind: str, x: Tensor, prog: program.Sequence, name: str = ""
 ) -> Tensor:
     """The activation `kind` of x; softmax is along the last dim. Raises OptionError."""
-    if kind.lower().startswith("softmax"):
-        return softmax(graph, x, len(x.shape) - 1, prog, name)
+    if _is_softmax(kind):
+        return _softmax(graph, kind, x, prog, name)
     return map_expr(graph, _text(kind), [x], prog, name or kind, x.dtype)
 
 
@@ -96,8 +122,8 @@ def non_linearity_in_place(
     graph: Graph, kind: str, x: Tensor, prog: program.Sequence, name: str = ""
 ) -> None:
     """As non_linearity, written over x."""
-    if kind.lower().startswith("softmax"):
-        prog.add(program.Copy(softmax(graph, x, len(x.shape) - 1, prog, name), x))
+    if _is_softmax(kind):
+        prog.add(program.Copy(_softmax(graph, kind, x, prog, name), x))
         return
     map_in_place(graph, _text(kind), [x], prog, name or kind)
 
@@ -115,19 +141,25 @@ def non_linearity_input_gradient(
     `out` is the result; for gelu, gelu_erf and swish it is the argument. Raises OptionError.
     """
     name = name or f"{kind}_gradient"
-    if kind.lower().startswith("softmax"):
-        return _softmax_gradient(graph, out, out_gradient, prog, name)
+    if _is_softmax(kind):
+        scale = SCALING if kind.lower() == "softmax_scaled" else 1.0
+        return _softmax_gradient(graph, out, out_gradient, scale, prog, name)
     _text(kind)
     parts = [out, out_gradient]
     return map_expr(graph, GRADIENTS[kind.lower()], parts, prog, name, out.dtype)
 
 
 def _softmax_gradient(
-    graph: Graph, out: Tensor, out_gradient: Tensor, prog: program.Sequence, name: str
+    graph: Graph,
+    out: Tensor,
+    out_gradient: Tensor,
+    scale: float,
+    prog: program.Sequence,
+    name: str,
 ) -> Tensor:
-    """out (g - sum(g out)) along the last dim, the sum in f32 at least."""
+    """out (g - sum(g out) / scale) along the last dim, the sum in f32 at least."""
     acc = f64 if out.dtype is f64 else f32
-    text = f"mul(cast($0,{acc.name}),cast($1,{acc.name}))"
+    text = f"mul(mul(cast($0,{acc.name}),c({1 / scale!r})),cast($1,{acc.name}))"
     product = map_expr(graph, text, [out, out_gradient], prog, f"{name}/product", acc)
     total = reduce(graph, product, (out.rank - 1,), "sum", prog, f"{name}/sum", acc)
     column = total.reshape((*out.shape[:-1], 1))

@@ -32,21 +32,35 @@ __all__ = [
     "batch_normalise",
     "create_batch_norm_params",
     "create_group_norm_params",
+    "create_instance_norm_params",
+    "create_layer_norm_params",
     "group_norm_gradients",
     "group_norm_param_gradients",
     "group_norm_statistics",
     "group_norm_whiten",
     "group_normalise",
+    "instance_norm_gradients",
+    "instance_norm_param_gradients",
     "instance_norm_statistics",
+    "instance_norm_whiten",
+    "instance_normalise",
+    "layer_norm_gradients",
+    "layer_norm_param_gradients",
     "layer_norm_statistics",
+    "layer_norm_whiten",
+    "layer_normalise",
 ]
 
 create_batch_norm_params = create_norm_params
 create_group_norm_params = create_norm_params
+create_instance_norm_params = create_norm_params
+create_layer_norm_params = create_norm_params
 batch_norm_statistics = norm_statistics
 batch_norm_whiten = norm_whiten
 batch_norm_param_gradients = norm_param_gradients
 group_norm_param_gradients = norm_param_gradients
+instance_norm_param_gradients = norm_param_gradients
+layer_norm_param_gradients = norm_param_gradients
 
 
 def batch_normalise(
@@ -203,3 +217,10 @@ def group_norm_gradients(
     first, second = (_grouped(t, groups, strided) for t in (acts_whitened, white))
     made = norm_statistics_gradients(graph, first, second, inv_std_dev, prog, name)
     return _apart(made, tuple(grads_in.shape), strided)
+
+
+# With as many groups as channels, or one, both ways to group channels are the same; the number of
+# groups follows from the statistics.
+instance_norm_whiten = layer_norm_whiten = group_norm_whiten
+instance_normalise = layer_normalise = group_normalise
+instance_norm_gradients = layer_norm_gradients = group_norm_gradients

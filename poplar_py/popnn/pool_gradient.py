@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from poplar_py.poplar.program import Sequence
     from poplar_py.popnn.pool_work import PoolParams
 
-__all__ = ["avg_pool_input_gradient", "max_pool_input_gradient"]
+__all__ = ["avg_pool_input_gradient", "max_pool_input_gradient", "sum_pool_input_gradient"]
 
 Span = tuple[int, int, int]
 """Outputs from, to, and the input of the first of them."""
@@ -127,7 +127,37 @@ def avg_pool_input_gradient(
     constant = graph.add_constant(dtype, outs, share, f"{name}/share", "linear")
     parts = [pooled_gradient, constant]
     given = map_expr(graph, "mul($0,$1)", parts, prog, f"{name}/scale", dtype)
-    out = fresh(graph, dtype, tuple(x.shape), name)
+    return _spread(graph, x, given, taps, params, prog, name)
+
+
+def sum_pool_input_gradient(
+    graph: Graph,
+    x: Tensor,
+    pooled_gradient: Tensor,
+    params: PoolParams,
+    prog: Sequence,
+    name: str = "sum_pool_gradient",
+) -> Tensor:
+    """The gradient of x [N, C, *in] from that of its sums by window; x gives the shape alone.
+
+    Raises ShapeError.
+    """
+    shape = _check(x, params, pooled_gradient=pooled_gradient)
+    taps = list(_taps(params, x.shape[2:], shape[2:]))
+    return _spread(graph, x, pooled_gradient, taps, params, prog, name)
+
+
+def _spread(
+    graph: Graph,
+    x: Tensor,
+    given: Tensor,
+    taps: list[list[Span]],
+    params: PoolParams,
+    prog: Sequence,
+    name: str,
+) -> Tensor:
+    """Every output's share added to each input of its window."""
+    out = fresh(graph, x.dtype, tuple(x.shape), name)
     fill(graph, out, 0, prog, f"{name}/zero")
     for spans in taps:
         parts = [_of_inputs(out, spans, params), _of_outputs(given, spans)]

@@ -1,4 +1,4 @@
-"""Max and average pooling over one to three spatial dims.
+"""Max, average and sum pooling over one to three spatial dims.
 
 Activations whose channels come in blocks of 16 are pooled 16 lanes at a time, others one by one. A
 vertex makes up to 14 pixels of one output row; its edges are the pieces of the input rows its
@@ -45,7 +45,7 @@ from poplar_py.types import f32, f64, i32
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
 
-__all__ = ["PoolParams", "avg_pool", "max_pool"]
+__all__ = ["PoolParams", "avg_pool", "max_pool", "sum_pool"]
 
 Ints = npt.NDArray[np.int64]
 LANES = 16
@@ -193,6 +193,27 @@ def avg_pool(
     acc = f64 if x.dtype is f64 else f32
     codelet = f"popnn::AvgPool<{x.dtype.name},{acc.name},{work.lanes}>"
     return _add_pool(graph, x, work, shape, codelet, state, prog, name)
+
+
+def sum_pool(
+    graph: Graph, x: Tensor, params: PoolParams, prog: program.Sequence, name: str = ""
+) -> Tensor:
+    """Sum of each window of x [N, C, *in]; f16 is summed in f32."""
+    name = name or "sum_pool"
+    shape = (*x.shape[:2], *params.out_sizes(x.shape[2:]))
+    if prod(shape) == 0:
+        return fresh(graph, x.dtype, shape, name)
+
+    def pool(part: Tensor, label: str) -> Tensor:
+        return sum_pool(graph, part, params, prog, label)
+
+    found = _by_parts(graph, x, pool, name)
+    if found is not None:
+        return found
+    work = plan_pool(x, _blocks(graph, x), params)
+    acc = f64 if x.dtype is f64 else f32
+    codelet = f"popnn::SumPool<{x.dtype.name},{acc.name},{work.lanes}>"
+    return _add_pool(graph, x, work, shape, codelet, pool_state(work, params), prog, name)
 
 
 def _joined_parts(graph: Graph, x: Tensor) -> list[Tensor]:

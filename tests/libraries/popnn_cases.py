@@ -14,12 +14,6 @@ from poplar_py.popnn import ACTIVATIONS
 from poplar_py.types import i32, u32
 from tests.libraries.lab import Array, Case, Lab
 from tests.libraries.poplin_cases import wide
-from tests.libraries.poplin_norm_cases import (
-    activations,
-    channelwise,
-    moments,
-    statistics_gradient,
-)
 
 __all__ = ["CASES"]
 
@@ -42,6 +36,7 @@ FORWARD: dict[str, Function] = {
     "swish": lambda x: x * _sigmoid(x),
     "SOFTMAX": lambda x: special.softmax(x, -1),
     "SOFTMAX_STABLE": lambda x: special.softmax(x, -1),
+    "SOFTMAX_SCALED": lambda x: 62000 * special.softmax(x, -1),
 }
 OF_RESULT: dict[str, Callable[[Array, Array], Array]] = {
     "relu": lambda y, g: np.where(y > 0, g, 0),
@@ -49,6 +44,7 @@ OF_RESULT: dict[str, Callable[[Array, Array], Array]] = {
     "tanh": lambda y, g: g * (1 - y * y),
     "hard_sigmoid": lambda y, g: np.where((y > 0) & (y < 1), 0.2 * g, 0),
     "SOFTMAX": lambda y, g: y * (g - (y * g).sum(-1, keepdims=True)),
+    "SOFTMAX_SCALED": lambda y, g: y * (g - (y * g).sum(-1, keepdims=True) / 62000),
 }
 """Gradients of the argument from the result."""
 OF_ARGUMENT = ("gelu", "gelu_erf", "swish")
@@ -117,149 +113,6 @@ def _layer_norm(lab: Lab) -> None:
         lab.expect(out, want * scale + bias if given else want)
 
 
-# ---------------------------------------------------------------------- norms
-def _regrouped(acts: Array, groups: int, strided: bool) -> Array:
-    """Activations with the groups of every sample as channels: [1, N groups, C / groups, ..]."""
-    n, channels, *spatial = acts.shape
-    split = (channels // groups, groups) if strided else (groups, channels // groups)
-    apart = acts.reshape((n, *split, *spatial))
-    apart = apart.swapaxes(1, 2) if strided else apart
-    return apart.reshape((1, n * groups, channels // groups, *spatial))
-
-
-def _back(view: Array, shape: tuple[int, ...], strided: bool) -> Array:
-    n, channels, *spatial = shape
-    groups = view.shape[1] // n
-    apart = view.reshape((n, groups, channels // groups, *spatial))
-    return (apart.swapaxes(1, 2) if strided else apart).reshape(shape)
-
-
-def _grouped_activations(lab: Lab) -> tuple[Array, int, bool]:
-    groups = lab.pick(1, 4)
-    channels = groups * lab.pick(1, 5)
-    shape = (lab.pick(1, 3), channels, *lab.shape(0, 2, 6))
-    return lab.values(shape), groups, lab.chance()
-
-
-def _group_statistics(lab: Lab) -> None:
-    for unbiased in (False, True):
-        acts, groups, strided = _grouped_activations(lab)
-        mean, inverse = popnn.group_norm_statistics(
-            lab.graph, lab.put(acts), 0.1, lab.prog, groups, unbiased, strided=strided
-        )
-        want = moments(_regrouped(acts, groups, strided), 0.1, unbiased)
-        lab.expect(mean, want[0])
-        lab.expect(inverse, want[1])
-
-
-def _statistics_of(f: Any, groups_of: Callable[[Array], int] | None) -> Case:
-    """Of a batch norm (None) or of so many groups of each sample."""
-
-    def case(lab: Lab) -> None:
-        acts = activations(lab)
-        mean, inverse = f(lab.graph, lab.put(acts), 0.1, lab.prog)
-        seen = acts if groups_of is None else _regrouped(acts, groups_of(acts), True)
-        want = moments(seen, 0.1, False)
-        lab.expect(mean, want[0])
-        lab.expect(inverse, want[1])
-
-    return case
-
-
-def _batch(lab: Lab) -> tuple[Array, list[Array]]:
-    """Activations, and mean, 1 / deviation, gamma and beta of their channels."""
-    acts = activations(lab)
-    return acts, [lab.values(acts.shape[1:2], 0.5, 2) for _ in range(4)]
-
-
-def _batch_whiten(lab: Lab) -> None:
-    acts, (mean, inverse, _, _) = _batch(lab)
-    given = lab.put(acts), lab.put(mean), lab.put(inverse)
-    out = popnn.batch_norm_whiten(lab.graph, *given, lab.prog)
-    lab.expect(out, (wide(acts) - channelwise(acts, mean)) * channelwise(acts, inverse))
-
-
-def _batch_normalise(lab: Lab) -> None:
-    acts, (mean, inverse, gamma, beta) = _batch(lab)
-    given = [lab.put(t) for t in (acts, gamma, beta, mean, inverse)]
-    out, whitened = popnn.batch_normalise(lab.graph, *given, lab.prog)
-    white = (wide(acts) - channelwise(acts, mean)) * channelwise(acts, inverse)
-    lab.expect(whitened, white)
-    lab.expect(out, white * channelwise(acts, gamma) + channelwise(acts, beta))
-
-
-def _batch_gradients(lab: Lab) -> None:
-    acts, (inverse, gamma, _, _) = _batch(lab)
-    grads = lab.values(acts.shape)
-    given = [lab.put(t) for t in (acts, grads, inverse, gamma)]
-    out = popnn.batch_norm_gradients(lab.graph, *given, lab.prog)
-    scaled = wide(grads) * channelwise(acts, gamma)
-    lab.expect(out, statistics_gradient(wide(acts), scaled, inverse))
-
-
-def _params_of(create: Any, normalise: Any) -> Case:
-    """Gamma and beta made for activations are used as such."""
-
-    def case(lab: Lab) -> None:
-        acts, (mean, inverse, gamma, beta) = _batch(lab)
-        n = 1 if normalise is popnn.batch_normalise else acts.shape[0]
-        x = lab.put(acts)
-        made = create(lab.graph, x)
-        held = [lab.put(v, t) for v, t in zip((gamma, beta), made, strict=True)]
-        moment = [lab.put(np.full(n, 0.5, t.dtype) if n > 1 else t) for t in (mean, inverse)]
-        out, _ = normalise(lab.graph, x, *held, *moment, lab.prog)
-        column = [0.5 if n > 1 else channelwise(acts, t) for t in (mean, inverse)]
-        white = (wide(acts) - column[0]) * column[1]
-        lab.expect(out, white * channelwise(acts, gamma) + channelwise(acts, beta))
-
-    return case
-
-
-def _param_gradients(f: Any) -> Case:
-    def case(lab: Lab) -> None:
-        acts = activations(lab)
-        grads, axes = lab.values(acts.shape), (0, *range(2, acts.ndim))
-        gamma, beta = f(lab.graph, lab.put(acts), lab.put(grads), lab.prog)
-        lab.expect(gamma, (wide(acts) * grads).sum(axes))
-        lab.expect(beta, wide(grads).sum(axes))
-
-    return case
-
-
-def _group_whiten(lab: Lab) -> None:
-    acts, groups, strided = _grouped_activations(lab)
-    mean, inverse = (lab.values((acts.shape[0] * groups,), 0.5, 2) for _ in range(2))
-    given = lab.put(acts), lab.put(mean), lab.put(inverse)
-    out = popnn.group_norm_whiten(lab.graph, *given, lab.prog, strided=strided)
-    view = wide(_regrouped(acts, groups, strided))
-    white = (view - channelwise(view, mean)) * channelwise(view, inverse)
-    lab.expect(out, _back(white, acts.shape, strided))
-
-
-def _group_normalise(lab: Lab) -> None:
-    acts, groups, strided = _grouped_activations(lab)
-    mean, inverse = (lab.values((acts.shape[0] * groups,), 0.5, 2) for _ in range(2))
-    gamma, beta = (lab.values(acts.shape[1:2]) for _ in range(2))
-    given = [lab.put(t) for t in (acts, gamma, beta, mean, inverse)]
-    out, whitened = popnn.group_normalise(lab.graph, *given, lab.prog, strided=strided)
-    view = wide(_regrouped(acts, groups, strided))
-    white = (view - channelwise(view, mean)) * channelwise(view, inverse)
-    white = _back(white, acts.shape, strided)
-    lab.expect(whitened, white)
-    lab.expect(out, white * channelwise(acts, gamma) + channelwise(acts, beta))
-
-
-def _group_gradients(lab: Lab) -> None:
-    acts, groups, strided = _grouped_activations(lab)
-    grads, gamma = lab.values(acts.shape), lab.values(acts.shape[1:2])
-    inverse = lab.values((acts.shape[0] * groups,), 0.5, 2)
-    given = [lab.put(t) for t in (acts, grads, inverse, gamma)]
-    out = popnn.group_norm_gradients(lab.graph, *given, lab.prog, strided=strided)
-    scaled = wide(grads) * channelwise(acts, gamma)
-    views = (_regrouped(t, groups, strided) for t in (wide(acts), scaled))
-    lab.expect(out, _back(statistics_gradient(*views, inverse), acts.shape, strided))
-
-
 # ---------------------------------------------------------------------- losses
 def _distinct(lab: Lab) -> Array:
     """Outputs [N, C] whose rows hold no number twice but where that is wanted."""
@@ -319,6 +172,19 @@ def _max_and_arg_max(lab: Lab) -> None:
     lab.expect(place, x.argmax(1))
 
 
+def _spatial_softmax(lab: Lab) -> None:
+    """Expected row and column of each field, from -1 to 1."""
+    for kind in ("number", "tensor", "none"):
+        x = lab.values(lab.shape(3, 3), 0, 1)
+        given: Any = lab.put(np.full((), 0.5, x.dtype)) if kind == "tensor" else 0.5
+        off = kind == "none"
+        out = popnn.spatial_softmax_2d(lab.graph, lab.put(x), given, lab.prog, disable_softmax=off)
+        share = wide(x) if off else special.softmax(wide(x) / 0.5, (1, 2))
+        rows, columns = (np.linspace(-1, 1, n) if n > 1 else np.zeros(1) for n in x.shape[1:])
+        want = [(share.sum(2) * rows).sum(1), (share.sum(1) * columns).sum(1)]
+        lab.expect(out, np.stack(want, 1))
+
+
 # ---------------------------------------------------------------------- resizing
 def _places(before: int, after: int, kind: str) -> Array:
     """Where each of the new elements lies in the old ones."""
@@ -359,22 +225,7 @@ CASES: dict[str, Case] = {
     "softmax": _along(popnn.softmax, special.softmax),
     "log_softmax": _along(popnn.log_softmax, special.log_softmax),
     "layer_norm": _layer_norm,
-    "batch_norm_statistics": _statistics_of(popnn.batch_norm_statistics, None),
-    "batch_norm_whiten": _batch_whiten,
-    "batch_normalise": _batch_normalise,
-    "batch_norm_gradients": _batch_gradients,
-    "batch_norm_param_gradients": _param_gradients(popnn.batch_norm_param_gradients),
-    "create_batch_norm_params": _params_of(popnn.create_batch_norm_params, popnn.batch_normalise),
-    "group_norm_statistics": _group_statistics,
-    "instance_norm_statistics": _statistics_of(
-        popnn.instance_norm_statistics, lambda acts: acts.shape[1]
-    ),
-    "layer_norm_statistics": _statistics_of(popnn.layer_norm_statistics, lambda _: 1),
-    "group_norm_whiten": _group_whiten,
-    "group_normalise": _group_normalise,
-    "group_norm_gradients": _group_gradients,
-    "group_norm_param_gradients": _param_gradients(popnn.group_norm_param_gradients),
-    "create_group_norm_params": _params_of(popnn.create_group_norm_params, popnn.group_normalise),
+    "spatial_softmax_2d": _spatial_softmax,
     "calc_loss": _calc_loss,
     "calc_accuracy": _calc_accuracy,
     "arg_max": _arg(popnn.arg_max, lambda x: x.argmax(1)),

@@ -13,6 +13,7 @@ from poplar_py.popnn import PoolParams
 from poplar_py.types import f16, i32
 from tests.libraries.lab import Array, Case, Lab
 from tests.libraries.poplin_cases import wide
+from tests.libraries.popops_index_cases import whole
 
 __all__ = ["CASES"]
 
@@ -125,6 +126,14 @@ def _avg_pool_with_extra(lab: Lab) -> None:
     lab.expect(out, _sums_of(params, wide(x)) / (rows[:, None] * columns))
 
 
+def _sum_pool(lab: Lab) -> None:
+    for _ in range(2):
+        params, shape = _pool(lab)
+        x = whole(lab, shape)
+        out = popnn.sum_pool(lab.graph, _input(lab, x), params, lab.prog)
+        lab.expect(out, _sums_of(params, wide(x)), exact=True)
+
+
 def _max_pool_gradient(lab: Lab) -> None:
     for scaled in (False, True):
         params, shape = _pool(lab)
@@ -159,9 +168,22 @@ def _avg_pool_gradient(lab: Lab) -> None:
         lab.expect(out, want, tolerance=1e-2 if lab.dtype is f16 else None)
 
 
+def _sum_pool_gradient(lab: Lab) -> None:
+    params, shape = _pool(lab)
+    g = whole(lab, (*shape[:2], *params.out_sizes(shape[2:])))
+    given = lab.put(lab.values(shape)), lab.put(g)
+    out = popnn.sum_pool_input_gradient(lab.graph, *given, params, lab.prog)
+    want = np.zeros(shape)
+    for of_out, of_in in _taps(params, shape[2:]):
+        want[of_in] += g[of_out]
+    lab.expect(out, want, exact=True)
+
+
 CASES: dict[str, Case] = {
     "max_pool": _max_pool,
     "avg_pool": _avg_pool,
+    "sum_pool": _sum_pool,
+    "sum_pool_input_gradient": _sum_pool_gradient,
     "max_pool_input_gradient": _max_pool_gradient,
     "avg_pool_input_gradient": _avg_pool_gradient,
 }

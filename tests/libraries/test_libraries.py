@@ -19,11 +19,21 @@ from tests.libraries.lab import Case, Lab
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 CASE_FILES = {
-    "popops": ("popops_elementwise_cases", "popops_index_cases", "popops_tensor_cases"),
+    "popops": (
+        "popops_elementwise_cases",
+        "popops_index_cases",
+        "popops_spline_cases",
+        "popops_tensor_cases",
+    ),
     "popops.embedding": ("popops_embedding_cases",),
     "popops.rearrange": ("popops_rearrange_cases",),
     "poplin": ("poplin_cases", "poplin_conv_cases", "poplin_norm_cases"),
-    "popnn": ("popnn_cases", "popnn_recurrent_cases", "popnn_window_cases"),
+    "popnn": (
+        "popnn_cases",
+        "popnn_norm_cases",
+        "popnn_recurrent_cases",
+        "popnn_window_cases",
+    ),
     "poprand": ("poprand_cases",),
     "poputil": ("poputil_cases", "poputil_grouping_cases"),
 }

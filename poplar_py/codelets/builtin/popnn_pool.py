@@ -147,6 +147,31 @@ class AvgPool(Vertex, Generic[F, ACC, L]):
                 store_raw(self.out, o * L, cast(acc / splat(scale, L), F), L)
 
 
+@vertex
+class SumPool(Vertex, Generic[F, ACC, L]):
+    """out[o, l] = sum of the window."""
+
+    out: Output[Vector[F]]
+    x: Vector[Input[Vector[F, ONE_PTR]]]
+    width: i32
+    kernel: i32
+    stride: i32
+    dilation: i32
+    off: i32
+
+    def compute(self) -> None:
+        for o in range(len(self.out) // L):
+            lo = self.off + o * self.stride
+            acc = lanes(ACC(0), L)
+            for r in range(len(self.x)):
+                row = self.x[r]
+                for k in range(self.kernel):
+                    p = lo + k * self.dilation
+                    if p >= 0 and p < self.width:
+                        acc = acc + cast(pixel(row, p * L, L), ACC)
+            put(self.out, o, cast(acc, F), L)
+
+
 S = IntParam("S")
 
 
