@@ -32,6 +32,9 @@ from poplar_py.popops.extra import (
 )
 from poplar_py.popops.fill import fill, fill_constant, iota, pad, zero
 from poplar_py.popops.gathering import constant_table, create_table, gather, multi_slice
+from poplar_py.popops.host_slice import (
+    IndicesAndTensor, create_host_sliceable_tensor, create_host_transferable_tensor,
+)
 from poplar_py.popops.operation import Operation, ReduceParams
 from poplar_py.popops.reduction import reduce, reduce_many
 from poplar_py.popops.row_scalars import (
@@ -40,6 +43,7 @@ from poplar_py.popops.row_scalars import (
 from poplar_py.popops.scattering import multi_update, scatter
 from poplar_py.popops.search import arg_max, arg_min, cumulative, sort, top_k
 from poplar_py.popops.slice_plan import SlicePlan
+from poplar_py.popops.spline import spline_basis, spline_weighting
 from poplar_py.popops.tables import UpdateTable, create_update_table
 from poplar_py.popops.truth import (
     check_accuracy_when_cast, eq_in_place, gt_in_place, gteq_in_place, is_finite_in_place,
@@ -74,26 +78,28 @@ from poplar_py.popops.variants import (
     trunc, trunc_in_place, trunc_with_output, variance_to_inv_std_dev,
     variance_to_inv_std_dev_in_place, variance_to_inv_std_dev_with_output,
 )
+from poplar_py.poputil.built_in import add_codelets
 
 __all__ = [
-    "CircBuf", "Operation", "ReduceParams", "SlicePlan", "UpdateTable", "abs", "abs_in_place",
-    "abs_with_output", "acos", "acosh", "add", "add_in_place", "add_with_output", "all_true",
-    "arg_max", "arg_min", "asin", "asin_in_place", "asin_with_output", "asinh", "atan", "atan2",
-    "atan2_in_place", "atan2_with_output", "atanh", "bitwise_and", "bitwise_and_in_place",
-    "bitwise_and_with_output", "bitwise_not", "bitwise_not_in_place", "bitwise_not_with_output",
-    "bitwise_or", "bitwise_or_in_place", "bitwise_or_with_output", "bitwise_xnor",
-    "bitwise_xnor_in_place", "bitwise_xnor_with_output", "bitwise_xor", "bitwise_xor_in_place",
-    "bitwise_xor_with_output", "cast", "cast_with_output", "cbrt", "cbrt_in_place",
-    "cbrt_with_output", "ceil", "ceil_in_place", "ceil_with_output", "check_accuracy_when_cast",
-    "clamp", "clamp_in_place", "clamp_with_output", "clz", "clz_in_place", "clz_with_output",
-    "constant_table", "cos", "cos_in_place", "cos_with_output", "cosh", "counted_for_loop",
-    "counted_loop", "create_indices_tensor", "create_slice_tensor", "create_sliceable_tensor",
-    "create_table", "create_update_table", "cumulative", "cycles", "div", "div_in_place",
-    "div_with_output", "dynamic_slice", "dynamic_slice_with_output", "dynamic_update", "embedding",
-    "encode_one_hot", "eq", "eq_in_place", "eq_with_output", "erf", "erf_in_place",
-    "erf_with_output", "exp", "exp2", "exp2_in_place", "exp2_with_output", "exp_in_place",
-    "exp_with_output", "expm1", "expm1_in_place", "expm1_with_output", "expr", "fill",
-    "fill_constant", "floor", "floor_in_place", "floor_with_output", "gather", "gelu_erf",
+    "CircBuf", "IndicesAndTensor", "Operation", "ReduceParams", "SlicePlan", "UpdateTable", "abs",
+    "abs_in_place", "abs_with_output", "acos", "acosh", "add", "add_codelets", "add_in_place",
+    "add_with_output", "all_true", "arg_max", "arg_min", "asin", "asin_in_place",
+    "asin_with_output", "asinh", "atan", "atan2", "atan2_in_place", "atan2_with_output", "atanh",
+    "bitwise_and", "bitwise_and_in_place", "bitwise_and_with_output", "bitwise_not",
+    "bitwise_not_in_place", "bitwise_not_with_output", "bitwise_or", "bitwise_or_in_place",
+    "bitwise_or_with_output", "bitwise_xnor", "bitwise_xnor_in_place", "bitwise_xnor_with_output",
+    "bitwise_xor", "bitwise_xor_in_place", "bitwise_xor_with_output", "cast", "cast_with_output",
+    "cbrt", "cbrt_in_place", "cbrt_with_output", "ceil", "ceil_in_place", "ceil_with_output",
+    "check_accuracy_when_cast", "clamp", "clamp_in_place", "clamp_with_output", "clz",
+    "clz_in_place", "clz_with_output", "constant_table", "cos", "cos_in_place", "cos_with_output",
+    "cosh", "counted_for_loop", "counted_loop", "create_host_sliceable_tensor",
+    "create_host_transferable_tensor", "create_indices_tensor", "create_slice_tensor",
+    "create_sliceable_tensor", "create_table", "create_update_table", "cumulative", "cycles", "div",
+    "div_in_place", "div_with_output", "dynamic_slice", "dynamic_slice_with_output",
+    "dynamic_update", "embedding", "encode_one_hot", "eq", "eq_in_place", "eq_with_output", "erf",
+    "erf_in_place", "erf_with_output", "exp", "exp2", "exp2_in_place", "exp2_with_output",
+    "exp_in_place", "exp_with_output", "expm1", "expm1_in_place", "expm1_with_output", "expr",
+    "fill", "fill_constant", "floor", "floor_in_place", "floor_with_output", "gather", "gelu_erf",
     "gelu_erf_in_place", "gelu_erf_with_output", "gt", "gt_in_place", "gt_with_output", "gteq",
     "gteq_in_place", "gteq_with_output", "has_nan", "has_nan_or_inf", "histogram", "inv",
     "inv_in_place", "inv_std_dev_to_variance", "inv_std_dev_to_variance_in_place",
@@ -121,10 +127,11 @@ __all__ = [
     "shift_right_sign_extend_with_output", "shift_right_with_output", "sigmoid", "sigmoid_in_place",
     "sigmoid_with_output", "signum", "signum_in_place", "signum_with_output", "sin", "sin_in_place",
     "sin_with_output", "sinh", "slice_table", "sort", "sort_in_place", "sort_key_value",
-    "sort_key_value_in_place", "sqrt", "sqrt_in_place", "sqrt_with_output", "square",
-    "square_in_place", "square_with_output", "sub", "sub_in_place", "sub_with_output", "tan",
-    "tan_in_place", "tan_with_output", "tanh", "tanh_in_place", "tanh_with_output", "top_k",
-    "top_k_key_value", "top_k_with_permutation", "trunc", "trunc_in_place", "trunc_with_output",
-    "update_scalar_in_rows", "update_table", "variance_to_inv_std_dev",
-    "variance_to_inv_std_dev_in_place", "variance_to_inv_std_dev_with_output", "zero",
+    "sort_key_value_in_place", "spline_basis", "spline_weighting", "sqrt", "sqrt_in_place",
+    "sqrt_with_output", "square", "square_in_place", "square_with_output", "sub", "sub_in_place",
+    "sub_with_output", "tan", "tan_in_place", "tan_with_output", "tanh", "tanh_in_place",
+    "tanh_with_output", "top_k", "top_k_key_value", "top_k_with_permutation", "trunc",
+    "trunc_in_place", "trunc_with_output", "update_scalar_in_rows", "update_table",
+    "variance_to_inv_std_dev", "variance_to_inv_std_dev_in_place",
+    "variance_to_inv_std_dev_with_output", "zero",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from poplar_py import popops
+from poplar_py.poplar import program
 from poplar_py.types import DType, bool_, i32, u8, u32
 from tests.libraries.lab import Array, Case, Lab
 
@@ -178,6 +179,33 @@ def _indices(lab: Lab) -> None:
     lab.expect(out, x[where[:, 0].astype(np.int64)], exact=True)
 
 
+def _host_rows(name: str) -> Case:
+    """Rows go to a remote buffer in one order and come back in another."""
+
+    def case(lab: Lab) -> None:
+        rows, width, count = lab.pick(2, 6), lab.pick(1, 30), lab.pick(1, 4)
+        buffer = lab.graph.add_remote_buffer("rows", lab.dtype, width, rows)
+        x = lab.values((rows, width))
+        for i in range(rows):
+            at = lab.put(np.array([i], np.uint32))
+            lab.prog.add(program.Copy(lab.put(x[i : i + 1]), buffer, at))
+        where = lab.values((count,), 0, rows - 1, u32)
+        if name == "create_host_sliceable_tensor":
+            index, held = popops.create_host_sliceable_tensor(
+                lab.graph, lab.dtype, (count, width), lab.chance()
+            )
+            lab.put(where, like=index)
+        else:
+            index = lab.put(where)
+            held = popops.create_host_transferable_tensor(
+                lab.graph, lab.dtype, (count, width), lab.chance()
+            )
+        lab.prog.add(program.Copy(buffer, held, index))
+        lab.expect(held, x[where.astype(np.int64)], exact=True)
+
+    return case
+
+
 def _scatter(lab: Lab) -> None:
     for operation in ("none", *JOIN):
         x = whole(lab, (lab.pick(1, 12), lab.pick(1, 20)))
@@ -297,6 +325,8 @@ CASES: dict[str, Case] = {
     "create_slice_tensor": _slice_tensor,
     "gather": _gather,
     "multi_slice": _multi_slice,
+    "create_host_sliceable_tensor": _host_rows("create_host_sliceable_tensor"),
+    "create_host_transferable_tensor": _host_rows("create_host_transferable_tensor"),
     "create_indices_tensor": _indices,
     "create_table": _table(False),
     "constant_table": _table(True),

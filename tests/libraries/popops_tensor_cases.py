@@ -317,17 +317,19 @@ def _check_accuracy(lab: Lab) -> None:
 
 
 def _loop(name: str) -> Case:
-    """The sum of the counter, and the last row written at a place it names."""
+    """The sum of the counter, a tensor that changes its sign, and its last values in a ring."""
 
     def case(lab: Lab) -> None:
         begin, step = (0, 1) if name == "counted_loop" else (lab.pick(-3, 3), lab.pick(1, 3))
         steps = range(begin, begin + lab.pick(0, 9), step)
         total, x = lab.put(np.zeros(1, np.int32)), lab.values((3, 4))
         t = lab.put(x)
+        ring = popops.CircBuf(lab.graph, lab.dtype, 3, x.shape)
 
         def body(i: Tensor) -> program.Program:
             inner = program.Sequence()
             popops.add_in_place(lab.graph, total, i, inner)
+            ring.add(t, inner)
             popops.neg_in_place(lab.graph, t, inner)
             return inner
 
@@ -338,6 +340,10 @@ def _loop(name: str) -> Case:
         lab.prog.add(loop)
         lab.expect(total, np.array([sum(steps)]))
         lab.expect(t, -x if len(steps) % 2 else x, exact=True)
+        for k in range(3):
+            round_ = len(steps) - 1 - k
+            want = 0 * x if round_ < 0 else -x if round_ % 2 else x
+            lab.expect(ring.prev(k, lab.prog), want, exact=True)
 
     return case
 
