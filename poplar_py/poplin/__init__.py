@@ -98,6 +98,7 @@ from poplar_py.poplin.solve import (
     qr_factorization,
     triangular_solve,
 )
+from poplar_py.poputil.built_in import add_codelets
 
 __all__ = [
     "ConvForm",
@@ -111,6 +112,7 @@ __all__ = [
     "PlanningCache",
     "TileRange",
     "add_bias",
+    "add_codelets",
     "calculate_weight_deltas",
     "cholesky",
     "conv_transpose",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, overload
 
 from poplar_py.poplar import program
+from poplar_py.poplar.tensor import Tensor
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import fill
@@ -13,7 +14,7 @@ from poplar_py.popops.reduction import reduce
 from poplar_py.types import bool_, i32
 
 if TYPE_CHECKING:
-    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar import Graph
 
 __all__ = ["all_true", "counted_for_loop", "counted_loop", "has_nan", "has_nan_or_inf"]
 
@@ -37,14 +38,36 @@ def has_nan_or_inf(
     return reduce(graph, found, range(len(t.shape)), "or", prog, name)
 
 
+LoopBody = Callable[[Tensor], program.Program]
+
+
+@overload
+def counted_loop(
+    graph: Graph, count: int, body: LoopBody, name: str = "counted_loop"
+) -> program.Program: ...
+
+
+@overload
+def counted_loop(
+    graph: Graph, count: int, body: int, name: int, step_body: LoopBody, last: str = "counted_loop"
+) -> program.Program: ...
+
+
 def counted_loop(
     graph: Graph,
     count: int,
-    body: Callable[[Tensor], program.Program],
-    name: str = "counted_loop",
+    body: LoopBody | int,
+    name: str | int = "counted_loop",
+    step_body: LoopBody | None = None,
+    last: str = "counted_loop",
 ) -> program.Program:
-    """A program that runs `body(i)` for i = 0 .. count - 1; i is an i32 tensor of one element."""
-    return counted_for_loop(graph, 0, count, 1, body, name)
+    """A program that runs `body(i)` for i = 0 .. count - 1; i is an i32 tensor of one element.
+
+    Poplar's form with bounds is taken too: ``counted_loop(graph, begin, end, step, body, name)``.
+    """
+    if isinstance(body, int) and isinstance(name, int) and step_body is not None:
+        return counted_for_loop(graph, count, body, name, step_body, last)
+    return counted_for_loop(graph, 0, count, 1, cast("LoopBody", body), str(name))
 
 
 def counted_for_loop(

@@ -17,8 +17,10 @@ from poplar_py.poprand.random import (
     uniform,
 )
 from poplar_py.poprand.state import get_hw_seeds, set_hw_seeds, set_seed
+from poplar_py.poputil.built_in import add_codelets
 
 __all__ = [
+    "add_codelets",
     "bernoulli",
     "dropout",
     "get_hw_seeds",

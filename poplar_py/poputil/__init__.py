@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from poplar_py.poputil import graphfn
+from poplar_py.poputil.built_in import add_codelets
 from poplar_py.poputil.grouping import detect_dim_groupings, detect_innermost_grouping
 from poplar_py.poputil.partition import create_partitionable_tensor
 from poplar_py.poputil.splits import (
@@ -29,6 +30,7 @@ from poplar_py.poputil.vertex_templates import template_vertex
 
 __all__ = [
     "TensorUseTracker",
+    "add_codelets",
     "broadcast_to_match",
     "calc_linear_tile_mapping",
     "clone_to_ipu",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from poplar_py.poplar import program
 from poplar_py.poplar.mapping import Interval, Mapping, TensorMapping, linear
+from poplar_py.poplar.tensor import Tensor
 from poplar_py.poputil.layout import clone_layout, fresh
 from poplar_py.types import broadcast_shapes
 
 if TYPE_CHECKING:
-    from poplar_py.poplar import Graph, Tensor
+    from poplar_py.poplar import Graph
     from poplar_py.types import DType
 
 __all__ = [
@@ -34,18 +35,23 @@ __all__ = [
 
 def calc_linear_tile_mapping(
     graph: Graph,
-    shape: Sequence[int],
-    min_elements_per_tile: int,
-    grain_size: int,
+    shape: Sequence[int] | Tensor,
+    min_elements_per_tile: int = 0,
+    grain_size: int = 0,
     *,
     offset: int = 0,
     ascending: bool = True,
 ) -> TensorMapping:
     """Contiguous elements spread evenly over the tiles from `offset` on, upward or downward.
 
-    Every tile gets a multiple of `grain_size` elements, and `min_elements_per_tile` at least.
+    Every tile gets a multiple of `grain_size` elements, and `min_elements_per_tile` at least: 1 for
+    a shape; for a tensor 8 and 128 bytes of its type, as in `map_tensor_linearly`.
     """
     tiles = graph.num_tiles
+    if isinstance(shape, Tensor):
+        least = min_elements_per_tile or 128 // shape.dtype.size
+        min_elements_per_tile, grain_size = least, grain_size or max(1, 8 // shape.dtype.size)
+        shape = shape.shape
     even = linear(prod(shape), tiles, max(grain_size, 1), max(min_elements_per_tile, 1))
     step = np.arange(len(even.tile), dtype=np.int64)
     tile = (offset + step) % tiles if ascending else (tiles - 1 - offset - step) % tiles
@@ -69,19 +75,37 @@ def map_tensor_linearly_with_offset(
     ascending: bool = True,
 ) -> int:
     """As map_tensor_linearly from tile `offset` on; returns the tile after the last one used."""
-    least = min_elements_per_tile or 128 // t.dtype.size
-    grain = grain_size or max(1, 8 // t.dtype.size)
     mapping = calc_linear_tile_mapping(
-        graph, t.shape, least, grain, offset=offset, ascending=ascending
+        graph, t, min_elements_per_tile, grain_size, offset=offset, ascending=ascending
     )
     graph.set_tile_mapping(t, mapping)
     return (offset + len(mapping.tile)) % graph.num_tiles
 
 
+@overload
 def get_tile_imbalance(
     mapping: TensorMapping, min_elements_per_tile: int = 0, grain_size: int = 0
+) -> int: ...
+
+
+@overload
+def get_tile_imbalance(
+    mapping: Graph, min_elements_per_tile: Tensor, grain_size: int = 0, last: int = 0
+) -> int: ...
+
+
+def get_tile_imbalance(
+    mapping: TensorMapping | Graph,
+    min_elements_per_tile: int | Tensor = 0,
+    grain_size: int = 0,
+    last: int = 0,
 ) -> int:
-    """Most elements on a tile beyond an even share."""
+    """Most elements on a tile beyond an even share; also ``(graph, tensor, least, grain)``."""
+    if isinstance(min_elements_per_tile, Tensor):
+        found = min_elements_per_tile
+        mapping, min_elements_per_tile = found.graph.get_tile_mapping(found), grain_size
+        grain_size = last
+    assert isinstance(mapping, TensorMapping)
     held = mapping.elements_per_tile()
     total = int(held.sum())
     grain = max(grain_size, 1)
@@ -105,9 +129,19 @@ def broadcast_to_match(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def create_broadcast_operand(
-    graph: Graph, full: Tensor, dtype: DType, dim: int, name: str = "broadcast"
+    graph: Graph,
+    full: Tensor,
+    dtype: DType,
+    dim: int,
+    name: str | bool = "broadcast",
+    last: str = "broadcast",
 ) -> Tensor:
-    """A vector along one dim of `full`, each element on the tile that holds most of its uses."""
+    """A vector along one dim of `full`, each element on the tile that holds most of its uses.
+
+    Poplar's order is taken too, with the wish to dither mappings (which changes nothing) before the
+    name.
+    """
+    name = last if isinstance(name, bool) else name
     size = full.shape[dim]
     columns = full.numel // max(size, 1)
     if not columns:

@@ -152,8 +152,8 @@ def test_reduce_params_scale_and_update() -> None:
         return out
 
     np.testing.assert_allclose(outcome(build, X), 1 + 0.5 * X.sum(0))
+    params = ReduceParams(Operation.ADD, scale=2.0)
     with pytest.raises(PoplarPyError, match="scale or an update") as caught:
-        params = ReduceParams(Operation.ADD, scale=2.0)
         outcome(lambda g, t, p: popops.reduce(g, t[0], [0], params, p), X)
     assert "reduce_with_output" in caught.value.remedy
 
@@ -193,3 +193,35 @@ def test_names() -> None:
     name = poputil.template_vertex("my::Vertex", FLOAT, UNSIGNED_INT, 4, True, Operation.ADD)
     assert name == "my::Vertex<float,unsigned int,4,true,Operation::ADD>"
     assert poputil.template_vertex("Plain") == "Plain"
+
+
+def test_mappings_in_poplars_order() -> None:
+    graph = poplar.Graph(poplar.Target.ipu("gc200", 1, 8))
+    for library in (popops, poplin, popnn, poprand, poputil):
+        library.add_codelets(graph)
+    t = graph.add_variable(FLOAT, [3, 64], "t")
+    mapping = poputil.calc_linear_tile_mapping(graph, t)
+    graph.set_tile_mapping(t, mapping)
+    other = graph.add_variable(FLOAT, [3, 64], "other")
+    poputil.map_tensor_linearly(graph, other)
+    assert list(graph.get_tile_mapping(t)) == list(graph.get_tile_mapping(other))
+    assert poputil.get_tile_imbalance(graph, t) == poputil.get_tile_imbalance(mapping)
+    graph.set_tile_mapping(t, 3)
+    assert poputil.get_tile_imbalance(graph, t, 0, 1) == 3 * 64 - 24
+    row = poputil.create_broadcast_operand(graph, other, HALF, 1, False, "row")
+    assert row.shape == (64,)
+    assert row.element_type() is HALF
+
+
+def test_counted_loops() -> None:
+    def build(g: poplar.Graph, t: list[poplar.Tensor], p: Sequence) -> None:
+        def body(i: poplar.Tensor) -> Sequence:
+            inner = Sequence()
+            popops.add_in_place(g, t[0], i, inner)
+            return inner
+
+        p.add(popops.counted_loop(g, 2, 11, 3, body, "loop"))
+        p.add(popops.counted_loop(g, 3, body))
+
+    got = outcome(build, np.zeros(4, np.int32))
+    np.testing.assert_array_equal(got, np.full(4, 2 + 5 + 8 + 0 + 1 + 2))
