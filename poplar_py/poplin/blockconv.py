@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.poplar import Edges, Mapping
-from poplar_py.poplar.program import Copy, Execute
+from poplar_py.poplar.program import Copy
 from poplar_py.poplin.blocks import Blocks, Finish, Group, base_of
 from poplar_py.poplin.epilogue import Inline
 from poplar_py.poplin.inputs import Job, Shape, channel_lanes, input_tables
@@ -128,15 +128,11 @@ def _made(
         residual_lanes(graph, residual, plan, prog, name, tiles),
     )
     base, view = blocks.output(job.shape.o, job.shape.out, name)
-    target = base if plan.splits == 1 else blocks.partials(f"{name}/partials")
-    for cs, groups in blocks.steps():
+    for cs, groups, target in blocks.steps(base, finish):
         for g, table, window in zip(groups, *found, strict=True):
             edges = blocks.common_edges(g, table, stream.first, finish, target)
             edges["w"] = blocks.stream_edges(g, base_of(stream.tensor), stream.per_block)
             _add_group(job, blocks, g, edges, window, finish.form, stream.per_block, cs)
-        prog.add(Execute(cs))
-    if plan.splits > 1:
-        blocks.reduce(target, base, finish)
     return view
 
 

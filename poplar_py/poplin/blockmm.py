@@ -100,16 +100,12 @@ def computed_mat_mul(
         residual_lanes(graph, residual, plan, prog, name, tiles),
     )
     base, view = blocks.output(n, (m,), name)
-    target = base if plan.splits == 1 else blocks.partials(f"{name}/partials")
     first = np.zeros(plan.output_groups, np.int64)
-    for cs, groups in blocks.steps():
+    for cs, groups, target in blocks.steps(base, finish):
         for g, table in zip(groups, tables, strict=True):
             edges = blocks.common_edges(g, table, first, finish, target)
             edges["w"] = _block_edges(blocks, g, weights, k)
             _add_group(blocks, g, edges, form, k, cs)
-        prog.add(Execute(cs))
-    if plan.splits > 1:
-        blocks.reduce(target, base, finish)
     return view.dim_shuffle((0, 2, 1))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,6 +72,17 @@ class Finish:
 
 def _none() -> Ints:
     return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a serial step writes: the result, or f32 partial sums of `count` output blocks from
+    block `low` on. The partial sums of a step are done with when it has added them."""
+
+    tensor: Tensor
+    partial: bool
+    low: int
+    count: int
 
 
 @dataclass
@@ -150,11 +162,19 @@ class Blocks:
             out.append(self._group(px, x0[pick], piece[pick], step))
         return out
 
-    def steps(self) -> Iterator[tuple[ComputeSet, list[Group]]]:
-        """A compute set and its vertex groups for every serial step."""
-        for step in range(self.plan.serial):
+    def steps(
+        self, out: Tensor, finish: Finish
+    ) -> Iterator[tuple[ComputeSet, list[Group], Target]]:
+        """For every serial step a compute set, its vertex groups, which are to be filled in, and
+        where they write. The program gets each, and what adds its partial sums up."""
+        targets = self.targets(out)
+        for step, target in enumerate(targets):
             name = f"{self.name}/step{step}" if self.plan.serial > 1 else self.name
-            yield self.graph.add_compute_set(name), self.groups(step)
+            cs = self.graph.add_compute_set(name)
+            yield cs, self.groups(step), target
+            self.prog.add(Execute(cs))
+            if target.partial and (step + 1 == len(targets) or targets[step + 1] is not target):
+                self.reduce(target, out, finish)
 
     def _group(self, px: int, x0: Ints, piece: Ints, step: int) -> Group:
         og, split = np.nonzero(self.step == step)
@@ -211,21 +231,26 @@ class Blocks:
         length = (hi - lo) * per_block
         return Edges.from_runs(np.arange(len(start) + 1), start, length, self.dtype)
 
-    def pixel(self, block: Ints, row: Ints, x: Ints) -> Ints:
+    def pixel(self, block: Ints, row: Ints, x: Ints, blocks: int) -> Ints:
         """Element offset of a pixel in [N][blocks][lines][width][16]."""
         n, line = np.divmod(row, self.lines)
-        p = self.plan.problem
-        return (((n * p.out_blocks + block) * self.lines + line) * p.width + x) * LANES
+        width = self.plan.problem.width
+        return (((n * blocks + block) * self.lines + line) * width + x) * LANES
 
-    def output_edges(self, g: Group, base: int, dtype: DType, partial: bool) -> Edges:
+    def output_edges(self, g: Group, target: Target) -> Edges:
         """out: NB runs of px pixels an item; partial sums of split s lie s images on."""
-        nb, p = self.plan.nb, self.plan.problem
+        nb = self.plan.nb
         x = g.x0[g.block]
-        block = (g.og * nb)[:, None] + np.arange(nb)
-        start = base + self.pixel(block, g.row[:, None], x[:, None])
-        if partial:
-            start = start + (g.split * (self.rows * p.out_blocks * p.width * LANES))[:, None]
+        block = (g.og * nb)[:, None] + np.arange(nb) - target.low
+        start = base_of(target.tensor) + self.pixel(block, g.row[:, None], x[:, None], target.count)
+        if target.partial:
+            start = start + (g.split * self._image(target.count))[:, None]
+        dtype = target.tensor.dtype
         return self._lists(start.ravel(), g.px * LANES, g.per_vertex(nb), dtype)
+
+    def _image(self, blocks: int) -> int:
+        """Elements of one split's partial sums."""
+        return self.rows * blocks * self.plan.problem.width * LANES
 
     def _lists(self, start: Ints, length: int, ptr: Ints, dtype: DType) -> Edges:
         """Runs of `length` elements; those of vertex v are `ptr[v]` up to `ptr[v + 1]`."""
@@ -258,15 +283,14 @@ class Blocks:
         return self._lists(start.ravel(), width * LANES, ptr, self.dtype)
 
     def common_edges(
-        self, g: Group, table: RowTable, first: Ints, finish: Finish, target: Tensor
+        self, g: Group, table: RowTable, first: Ints, finish: Finish, target: Target
     ) -> dict[str, Edges]:
         """out, bias, res and x of a group; after a split bias and residual wait for the sum."""
-        nb, partial = self.plan.nb, self.plan.splits > 1
-        done = None if partial else finish
+        nb = self.plan.nb
+        done = None if target.partial else finish
         block = (g.og * nb)[:, None] + np.arange(nb)
-        kept = f32 if partial else self.dtype
         return {
-            "out": self.output_edges(g, base_of(target), kept, partial),
+            "out": self.output_edges(g, target),
             "bias": self.bias_edges(done, g.og[g.ptr[:-1]] * nb, nb),
             "res": self.residual_edges(done, block, (g.row, g.x0[g.block], g.px), g.per_vertex(nb)),
             "x": self.row_edges(g, table, first),
@@ -325,38 +349,66 @@ class Blocks:
         return base, view_of_blocked(base, channels)
 
     def reduce_tile(self) -> Tiles:
-        """Tile of every reduced (block, row, piece)."""
-        shape = (self.plan.problem.out_blocks, self.rows, len(self.pieces))
-        return spread(int(np.prod(shape)), self.tiles).reshape(shape)
+        """Tile of every reduced (block, row, piece); each step that adds uses all tiles."""
+        rest = (self.rows, len(self.pieces))
+        tiles = [
+            spread((high - low) * rest[0] * rest[1], self.tiles) for low, high in self._added()
+        ]
+        return np.concatenate(tiles).reshape((-1, *rest))
 
-    def partials(self, name: str) -> Tensor:
-        """f32 partial sums [splits][batch][blocks][lines][width][16] on their writers' tiles."""
-        p = self.plan.problem
-        tile = np.repeat(self.unit_tile, self.plan.nb, 0)  # [blocks, splits, rows, pieces]
-        shape = (p.out_blocks, self.plan.splits, self.batch, self.lines, len(self.pieces))
+    def _added(self) -> list[tuple[int, int]]:
+        """Output blocks whose partial sums are added at a time: those of a serial step over
+        outputs, else all."""
+        plan = self.plan
+        if plan.by_inputs or plan.serial == 1:
+            return [(0, plan.problem.out_blocks)]
+        groups = np.searchsorted(self.step[:, 0], np.arange(plan.serial + 1)) * plan.nb
+        return list(pairwise(groups.tolist()))
+
+    def _partials(self, low: int, high: int) -> Tensor:
+        """f32 partial sums [splits][batch][high - low][lines][width][16] of output blocks on their
+        writers' tiles."""
+        p, count = self.plan.problem, high - low
+        tile = np.repeat(self.unit_tile, self.plan.nb, 0)[
+            low:high
+        ]  # [blocks, splits, rows, pieces]
+        shape = (count, self.plan.splits, self.batch, self.lines, len(self.pieces))
         ordered = tile.reshape(shape).transpose(1, 2, 0, 3, 4).ravel()
-        size = (self.plan.splits, self.batch, p.out_blocks, self.lines, p.width, LANES)
-        return self.graph.add_variable(f32, size, name, mapping=piece_mapping(ordered, self.pieces))
+        size = (self.plan.splits, self.batch, count, self.lines, p.width, LANES)
+        mapping = piece_mapping(ordered, self.pieces)
+        return self.graph.add_variable(f32, size, f"{self.name}/partials", mapping=mapping)
+
+    def targets(self, out: Tensor) -> list[Target]:
+        """Where each serial step writes. Steps over outputs have partial sums of their own, those
+        over the reduced blocks have all in common."""
+        blocks, plan = self.plan.problem.out_blocks, self.plan
+        if plan.splits == 1:
+            return [Target(out, False, 0, blocks)] * plan.serial
+        found = [
+            Target(self._partials(low, high), True, low, high - low) for low, high in self._added()
+        ]
+        return found if len(found) == plan.serial else found * plan.serial
 
     # ------------------------------------------------------------------ reduction
-    def reduce(self, partials: Tensor, out: Tensor, finish: Finish) -> None:
-        """A step that sums the partials in order and finishes them."""
+    def reduce(self, target: Target, out: Tensor, finish: Finish) -> None:
+        """A step that sums the partial sums of a target in order and finishes them."""
         cs = self.graph.add_compute_set(f"{self.name}/reduce")
         p, splits = self.plan.problem, self.plan.splits
         begin = offsets_of(self.pieces)[:-1]
         tiles = self.reduce_tile()
-        image = self.rows * p.out_blocks * p.width * LANES
-        base, source = base_of(out), base_of(partials)
+        image = self._image(target.count)
+        base, source = base_of(out), base_of(target.tensor)
         for width in sorted(set(self.pieces.tolist()), reverse=True):
             pick = np.flatnonzero(self.pieces == width)
-            shape = (p.out_blocks, self.rows, len(pick))
-            block, row, at = (v.ravel() for v in np.indices(shape))
-            x = begin[pick][at]
-            place = self.pixel(block, row, x)
+            shape = (target.count, self.rows, len(pick))
+            nth, row, at = (v.ravel() for v in np.indices(shape))
+            x, block = begin[pick][at], target.low + nth
+            place = self.pixel(block, row, x, p.out_blocks)
             n = len(place)
             each = np.arange(n + 1, dtype=np.int64)
             full = np.full(n, width * LANES, np.int64)
-            parts = (source + place)[:, None] + np.arange(splits) * image
+            first = source + self.pixel(nth, row, x, target.count)
+            parts = first[:, None] + np.arange(splits) * image
             edges = {
                 "out": Edges.from_runs(np.arange(n + 1), base + place, full, self.dtype),
                 "bias": self.bias_edges(finish, block, 1),

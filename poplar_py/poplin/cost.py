@@ -115,10 +115,20 @@ def _outputs(p: Problem, cuts: Cuts, lay: Layout) -> Ints:
 
 
 def tile_bytes(p: Problem, cuts: Cuts, lay: Layout) -> Ints:
-    """Bytes of the fullest tile in a step: what it receives, its weights, what it makes."""
+    """Bytes of the fullest tile in a step: what it receives, its weights, what it makes; partial
+    sums also of earlier steps, and received to be added, where that is more.
+
+    Partial sums stay until they are added: after each step over outputs, and after the last one
+    over the reduced blocks.
+    """
     inputs = _window(p, lay) * _blocks(p, cuts) * p.lanes * p.size
-    made = _outputs(p, cuts, lay) * np.where(cuts.splits > 1, 4, p.size)
-    return lay.held * (inputs + _weights(p, cuts) * p.size + made)
+    made = lay.held * _outputs(p, cuts, lay)
+    step = lay.held * (inputs + _weights(p, cuts) * p.size)
+    steps = cuts.serial if cuts.by_inputs else 1
+    results = p.rows * p.width * p.out_blocks * 16
+    added = results * cuts.splits * 4 // np.where(cuts.by_inputs, 1, cuts.serial)
+    sums = steps * made * 4 + np.maximum(step, -(-added // p.tiles))
+    return np.where(cuts.splits > 1, sums, step + made * p.size)
 
 
 def piece_bytes(p: Problem, cuts: Cuts) -> Ints:
@@ -192,14 +202,15 @@ def copy_cycles(p: Problem, cuts: Cuts) -> Ints:
 
 
 def _reduction(p: Problem, cuts: Cuts) -> Ints:
-    """The step that sums the parts: pieces of rows of one output block, over all tiles."""
+    """The steps that sum the parts: pieces of rows of one output block, over all tiles."""
     m = p.machine
     pieces = piece_widths(p.width, p.unit)
-    each = -(-p.out_blocks * p.rows * len(pieces) // p.tiles)
+    steps = 1 if cuts.by_inputs else cuts.serial
+    each = steps * -(-p.out_blocks * p.rows * len(pieces) // (p.tiles * steps))
     outs = pieces[0] * 16
     moved = outs * (4 * cuts.splits + (p.size if p.residual else 0))
     work = reduce_cycles(cuts.splits, outs) + epilogue_cycles(2, p.act, outs, p.extras)
-    return each * (moved // m.exchange + cuts.splits * m.fragment + work) + 2 * m.sync
+    return each * (moved // m.exchange + cuts.splits * m.fragment + work) + 2 * m.sync * steps
 
 
 # ---------------------------------------------------------------------- the host
