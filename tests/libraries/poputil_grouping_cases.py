@@ -9,7 +9,7 @@ from poplar_py.poplar import Tensor
 from tests.libraries.lab import Case, Lab
 from tests.libraries.popops_rearrange_cases import grouped
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "ELSEWHERE"]
 
 
 def _together(lab: Lab, t: Tensor, size: int) -> bool:
@@ -58,4 +58,7 @@ def _groupings(lab: Lab) -> None:
 CASES: dict[str, Case] = {
     "detect_innermost_grouping": _innermost,
     "detect_dim_groupings": _groupings,
+}
+ELSEWHERE = {
+    "template_vertex": "gives a name; tests/popops/test_poplar_forms.py::test_names",
 }
