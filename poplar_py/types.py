@@ -30,6 +30,7 @@ __all__ = [
     "i32",
     "i64",
     "is_identifier",
+    "sum_type",
     "u8",
     "u16",
     "u32",
@@ -192,6 +193,11 @@ def _broadcast_dim(a: Dim, b: Dim, shapes: tuple[Shape, ...]) -> Dim:
         return a
     texts = " and ".join("[" + ",".join(map(str, s)) + "]" for s in shapes)
     raise ShapeError(f"shapes {texts} do not broadcast: {a} against {b}")
+
+
+def sum_type(dtype: DType) -> DType:
+    """What sums of a float type are taken in: f64 for f64, f32 for all others."""
+    return f64 if dtype is f64 else f32
 
 
 def limits(dtype: DType) -> tuple[float | int, float | int]:

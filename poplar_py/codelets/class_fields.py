@@ -15,7 +15,7 @@ from poplar_py.codelets.codelet_ir import Expr, Field
 from poplar_py.codelets.language_names import LAYOUTS, LIST_LAYOUTS
 from poplar_py.codelets.lower_expr import as_type, lower_expr
 from poplar_py.codelets.lowering import Lowering, compile_time
-from poplar_py.codelets.source import EnumType
+from poplar_py.codelets.source import EnumType, is_text
 from poplar_py.types import DType, i32
 
 __all__ = ["class_fields"]
@@ -49,7 +49,7 @@ def class_fields(low: Lowering) -> tuple[Field, ...]:
 
 def _item(low: Lowering, item: ast.stmt) -> Field | None:
     """A field; None for constants, methods and the docstring."""
-    if isinstance(item, (ast.FunctionDef, ast.Pass)) or _is_doc(item):
+    if isinstance(item, (ast.FunctionDef, ast.Pass)) or is_text(item):
         return None
     if isinstance(item, ast.Assign):
         _class_constant(low, item.targets, item.value, item)
@@ -66,10 +66,6 @@ def _item(low: Lowering, item: ast.stmt) -> Field | None:
         )
     _class_constant(low, [item.target], item.value, item)
     return None
-
-
-def _is_doc(item: ast.stmt) -> bool:
-    return isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)
 
 
 def _is_constant_annotation(node: ast.expr) -> bool:

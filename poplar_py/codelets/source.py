@@ -26,6 +26,7 @@ __all__ = [
     "Param",
     "SourceModule",
     "is_enum_class",
+    "is_text",
     "parse_instance",
     "parse_source",
     "type_named",
@@ -248,7 +249,7 @@ def _enum_statement(module: SourceModule, node: ast.ClassDef) -> None:
     full = f"{module.namespace}::{node.name}" if module.namespace else node.name
     members: dict[str, EnumValue] = {}
     for item in node.body:
-        if isinstance(item, ast.Pass) or _is_text(item):
+        if isinstance(item, ast.Pass) or is_text(item):
             continue
         member = _enum_member(full, item)
         if member is None:
@@ -257,7 +258,8 @@ def _enum_statement(module: SourceModule, node: ast.ClassDef) -> None:
     module.enums[node.name] = EnumType(full, members)
 
 
-def _is_text(item: ast.stmt) -> bool:
+def is_text(item: ast.stmt) -> bool:
+    """Whether a statement is a docstring, or any other constant by itself."""
     return isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)
 
 

@@ -13,12 +13,11 @@ from poplar_py.diagnostics import ShapeError
 from poplar_py.poplin.create import create_biases
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.reduction import reduce
-from poplar_py.types import f32, f64
+from poplar_py.types import sum_type
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
     from poplar_py.poplar.program import Sequence
-    from poplar_py.types import DType
 
 __all__ = [
     "create_norm_beta",
@@ -31,10 +30,6 @@ __all__ = [
     "norm_whiten",
     "normalise",
 ]
-
-
-def _acc(dtype: DType) -> DType:
-    return f64 if dtype is f64 else f32
 
 
 def _dims(acts: Tensor) -> list[int]:
@@ -78,7 +73,7 @@ def norm_statistics(
     The variance is that of the centred elements; divided by their number, less one with
     `unbiased_var_estimate`.
     """
-    acc = _acc(acts.dtype)
+    acc = sum_type(acts.dtype)
     count = acts.numel // acts.shape[1]
     mean = reduce(graph, acts, _dims(acts), "mean", prog, f"{name}/mean", acc)
     text = f"sub(cast($0,{acc.name}),$1)"
@@ -126,7 +121,7 @@ def norm_param_gradients(
     name: str = "param_gradients",
 ) -> tuple[Tensor, Tensor]:
     """Gradients of (gamma, beta), each [C]: sums of grads_in acts_whitened and of grads_in."""
-    acc = _acc(grads_in.dtype)
+    acc = sum_type(grads_in.dtype)
     text = f"mul(cast($0,{acc.name}),cast($1,{acc.name}))"
     both = [grads_in, acts_whitened]
     scaled = map_expr(graph, text, both, prog, f"{name}/product", acc)
@@ -153,7 +148,7 @@ def norm_statistics_gradients(
 ) -> Tensor:
     """The gradient of the activations, from that of the whitened ones, where mean and variance
     depend on them: inv_std_dev (g - mean(g) - whitened mean(g whitened))."""
-    acc, dims = _acc(grads_in.dtype), _dims(grads_in)
+    acc, dims = sum_type(grads_in.dtype), _dims(grads_in)
     wide = [f"cast(${i},{acc.name})" for i in range(5)]
     text = f"mul({wide[0]},{wide[1]})"
     product = map_expr(graph, text, [grads_in, acts_whitened], prog, f"{name}/product", acc)

@@ -11,7 +11,7 @@ from poplar_py.popnn.norm import softmax
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place
 from poplar_py.popops.reduction import reduce
-from poplar_py.types import f32, f64
+from poplar_py.types import sum_type
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -94,7 +94,7 @@ def _softmax(graph: Graph, kind: str, x: Tensor, prog: program.Sequence, name: s
     axis = len(x.shape) - 1
     if kind.lower() != "softmax_scaled":
         return softmax(graph, x, axis, prog, name)
-    name, acc = name or "softmax_scaled", f64 if x.dtype is f64 else f32
+    name, acc = name or "softmax_scaled", sum_type(x.dtype)
     wide = map_expr(graph, f"cast($0,{acc.name})", [x], prog, f"{name}/wide", acc)
     share = softmax(graph, wide, axis, prog, f"{name}/share")
     text = f"cast(mul($0,c({SCALING})),{x.dtype.name})"
@@ -158,7 +158,7 @@ def _softmax_gradient(
     name: str,
 ) -> Tensor:
     """out (g - sum(g out) / scale) along the last dim, the sum in f32 at least."""
-    acc = f64 if out.dtype is f64 else f32
+    acc = sum_type(out.dtype)
     text = f"mul(mul(cast($0,{acc.name}),c({1 / scale!r})),cast($1,{acc.name}))"
     product = map_expr(graph, text, [out, out_gradient], prog, f"{name}/product", acc)
     total = reduce(graph, product, (out.rank - 1,), "sum", prog, f"{name}/sum", acc)

@@ -17,7 +17,7 @@ from poplar_py.poputil.blocked import lane_addresses
 from poplar_py.poputil.boxes import grid_boxes, rows_per_vertex
 from poplar_py.poputil.layout import clone_layout, fresh
 from poplar_py.poputil.place import interval_mapping, place_near
-from poplar_py.types import DType, f32, f64
+from poplar_py.types import DType, f64, sum_type
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -41,7 +41,7 @@ def softmax(
     rank = len(x.shape)
     others = tuple(d for d in range(rank) if d != axis)
     rows = x.dim_shuffle((*others, axis))
-    codelet = f"popnn::Softmax<{x.dtype.name},{_acc(x.dtype).name},{str(log).lower()}>"
+    codelet = f"popnn::Softmax<{x.dtype.name},{sum_type(x.dtype).name},{str(log).lower()}>"
     out = _rows(graph, rows, x.shape[axis], codelet, {}, {}, prog, name)
     inverse = [0] * rank
     for i, d in enumerate((*others, axis)):
@@ -56,16 +56,12 @@ def log_softmax(
     return softmax(graph, x, axis, prog, name, log=True)
 
 
-def _acc(dtype: DType) -> DType:
-    return f64 if dtype is f64 else f32
-
-
 def _long_softmax(
     graph: Graph, x: Tensor, axis: int, log: bool, prog: program.Sequence, name: str
 ) -> Tensor:
     """Softmax of rows too long for one tile."""
     kept = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    acc = _acc(x.dtype)
+    acc = sum_type(x.dtype)
     top = reduce(graph, x, (axis,), "max", prog, f"{name}/max").reshape(kept)
     text = "sub(cast($0,f64),cast($1,f64))" if acc is f64 else "sub(cast($0,f32),cast($1,f32))"
     shifted = map_expr(graph, text, [x, top], prog, f"{name}/shift", acc)
@@ -103,7 +99,7 @@ def layer_norm(
         "bias": None if bias is None else bias.broadcast_to(inner).flatten(),
     }
     flags = ",".join(str(t is not None).lower() for t in parts.values())
-    codelet = f"popnn::LayerNorm<{x.dtype.name},{_acc(x.dtype).name},{flags}>"
+    codelet = f"popnn::LayerNorm<{x.dtype.name},{sum_type(x.dtype).name},{flags}>"
     out = _rows(graph, x, n, codelet, parts, {"eps": float(eps)}, prog, name)
     return out.reshape(x.shape)
 
@@ -216,7 +212,7 @@ def _long_layer_norm(
     name: str,
 ) -> Tensor:
     """Layer norm of groups too large for one tile."""
-    acc = _acc(x.dtype)
+    acc = sum_type(x.dtype)
     dims = tuple(range(axis, len(x.shape)))
     kept = (*x.shape[:axis], *([1] * len(dims)))
     n = prod(x.shape[axis:])

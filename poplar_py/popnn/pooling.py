@@ -40,7 +40,7 @@ from poplar_py.poputil.blocked import (
 from poplar_py.poputil.boxes import grid_boxes
 from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import interval_mapping, place_near
-from poplar_py.types import f32, f64, i32
+from poplar_py.types import i32, sum_type
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -190,7 +190,7 @@ def avg_pool(
     more = tuple(extra) or (0,) * len(params.kernel)
     state = pool_state(work, params)
     state |= count_state(work, params, x.shape[2:], count_include_pad, more)
-    acc = f64 if x.dtype is f64 else f32
+    acc = sum_type(x.dtype)
     codelet = f"popnn::AvgPool<{x.dtype.name},{acc.name},{work.lanes}>"
     return _add_pool(graph, x, work, shape, codelet, state, prog, name)
 
@@ -211,7 +211,7 @@ def sum_pool(
     if found is not None:
         return found
     work = plan_pool(x, _blocks(graph, x), params)
-    acc = f64 if x.dtype is f64 else f32
+    acc = sum_type(x.dtype)
     codelet = f"popnn::SumPool<{x.dtype.name},{acc.name},{work.lanes}>"
     return _add_pool(graph, x, work, shape, codelet, pool_state(work, params), prog, name)
 
