@@ -3,7 +3,8 @@
 A cut is (pixels a block, output blocks a block, parts of the reduced blocks, serial steps). All
 functions take arrays over cuts. Cycles are those a run is charged with: the vertices' own cycle
 functions (`cycles.py`), bytes received at the exchange's rate, a cycle a message, a sync a phase;
-the worst tile, phases added.
+the worst tile, phases added. Figures of the host below are compared with what a machine takes by
+benchmarks/host_costs.py.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ LATENCY = np.array(
 )
 """Share of the host's peak that a block with so many sums reaches (measured)."""
 WEIGHT_CYCLES = 6.0
-"""Host cycles in which 16 weights come from memory (14 GB/s measured; fewer when cached)."""
+"""Host cycles in which 16 weights come from memory (measured; fewer when cached)."""
 COPIED = 1.25
-"""Host time of a product whose rows do not lie in whole windows, and are copied first."""
+"""Host time of a product whose rows do not lie in whole windows and are copied first (measured)."""
 
 
 @dataclass(frozen=True, slots=True)
