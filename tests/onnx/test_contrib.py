@@ -66,6 +66,10 @@ def check(
 
 
 def test_fused_products() -> None:
+    for activation in ("Relu", "LeakyRelu"):
+        given = {"activation_alpha": 0.3} if activation == "LeakyRelu" else {}
+        gemm = [floats(3, 4), floats(5, 4), floats(5)]
+        check("FusedGemm", gemm, transB=1, alpha=0.5, activation=activation, **given)
     check("FusedMatMul", [floats(2, 3, 4), floats(2, 5, 4)], transB=1, alpha=0.5)
     check(
         "FusedConv",

@@ -26,6 +26,7 @@ NODES: dict[str, tuple[list[str], dict[str, Any], tuple[int, ...]]] = {
     "QLinearLeakyRelu": (ONE, {**CONTRIB, "alpha": 0.25}, (40, 40)),
     "QLinearSoftmax": (ONE, {**CONTRIB, "opset": 13}, (40, 40)),
     "QLinearAveragePool": (ONE, {**CONTRIB, "kernel_shape": [2, 2]}, (2, 5, 12, 12)),
+    "NhwcMaxPool": (["a"], {**CONTRIB, "kernel_shape": [2, 3], "strides": [2, 1]}, (2, 9, 8, 5)),
     "QLinearGlobalAveragePool": (ONE, CONTRIB, (40, 20, 2, 2)),
     "QLinearConcat": (["sc", "zc", *PAIR[:6]], {**CONTRIB, "axis": 1}, (40, 40)),
     "QuantizeLinear": (["x", "sa", "za"], {}, (40, 40)),
@@ -71,7 +72,7 @@ def test_every_number(name: str, dtype: Any, nice: bool) -> None:
         zero = 2 * r.integers(low // 8, high // 8) + 1 if nice else r.integers(low, high + 1)
         held |= {f"s{part}": np.asarray(scale, np.float32), f"z{part}": np.asarray(zero, dtype)}
     if name in ("QLinearSigmoid", "QLinearSoftmax"):
-        held["sc"] = np.asarray(1 / 256, np.float32)
+        held["sc"] = np.asarray(1 / 256 if nice else 0.0035, np.float32)
     feeds = {k: r.integers(low, high + 1, shape).astype(dtype) for k in "ab" if k in names}
     if "x" in names:
         feeds["x"] = (np.arange(1600).reshape(shape) * 0.125 - 100).astype(np.float32)
@@ -96,3 +97,19 @@ def test_precision_of_the_division(precision: int, opset: int) -> None:
 def test_ranges_found_on_the_way(x: Array) -> None:
     node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"])
     compare(node, {}, {"x": x.astype(np.float32)})
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_channels_in_the_last_axis(dtype: Any) -> None:
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    r = np.random.default_rng(8)
+    x = r.integers(low, high + 1, (2, 7, 6, 4)).astype(dtype)
+    held: dict[str, Array] = {"sa": np.asarray(0.02, np.float32), "za": np.asarray(3, dtype)}
+    held |= {"sc": np.asarray(0.11, np.float32), "zc": np.asarray(5, dtype)}
+    pool = {**CONTRIB, "kernel_shape": [3, 2], "channels_last": 1}
+    compare(helper.make_node("QLinearAveragePool", ["x", *ONE[1:]], ["y"], **pool), held, {"x": x})
+    held |= {"w": r.integers(-127, 128, (6, 4, 3, 3)).astype(np.int8)}
+    held |= {"sw": r.uniform(0.01, 0.02, 6).astype(np.float32), "zw": np.zeros(6, np.int8)}
+    names = ["x", "sa", "za", "w", "sw", "zw", "sc", "zc"]
+    shape = {"pads": [1, 1, 1, 1], "strides": [2, 1], "channels_last": 1}
+    compare(helper.make_node("QLinearConv", names, ["y"], **CONTRIB, **shape), held, {"x": x})

@@ -28,6 +28,8 @@ __all__ = ["Importer", "Scope"]
 
 _MAX_DEPTH = 48
 _MAX_NODES = 100_000
+_BLOCKED = "com.microsoft.nchwc"
+"""Ops over layouts of one processor, which onnxruntime writes at its last level only."""
 
 FunctionKey = tuple[str, str, str]
 
@@ -230,7 +232,8 @@ class Scope:
         attributes = with_defaults(node, attributes)
         if body is None:
             title = f"{domain}.{proto.op_type}" if domain else proto.op_type
-            raise UnsupportedOp(f"{title} (opset {node.version}) is not supported", loc)
+            remedy = "save it with ORT_ENABLE_EXTENDED at most" if domain == _BLOCKED else ""
+            raise UnsupportedOp(f"{title} (opset {node.version}) is not supported", loc, remedy)
         return self._inline(body, inputs, attributes, loc, proto.output)
 
     def _operand(self, name: str, loc: Location) -> Item:

@@ -8,7 +8,7 @@ from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import Node, imports
 from poplar_py.frontends.onnx.rules_activation import hard_sigmoid
 from poplar_py.frontends.onnx.rules_conv import conv
-from poplar_py.frontends.onnx.rules_linear import product
+from poplar_py.frontends.onnx.rules_linear import gemm, product
 from poplar_py.frontends.onnx.values import Val
 from poplar_py.ops import elementwise as ew
 from poplar_py.ops import nn
@@ -54,6 +54,16 @@ def fused_conv(b: Builder, n: Node) -> Val:
     assert isinstance(y, Val)
     y = y + n[3] if n.has(3) else y
     return _activated(b, y, n.str("activation"), n.floats("activation_params"))
+
+
+@imports("FusedGemm", domain=_DOMAIN)
+def fused_gemm(b: Builder, n: Node) -> Val:
+    params = tuple(
+        n.float(f"activation_{k}") for k in ("alpha", "beta") if n.set(f"activation_{k}")
+    )
+    y = gemm(b, n)
+    assert isinstance(y, Val)
+    return _activated(b, y, n.str("activation"), params)
 
 
 @imports("Gelu", domain=_DOMAIN)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from poplar_py.diagnostics import InputError, ShapeError
 from poplar_py.frontends.onnx.builder import Builder
 from poplar_py.frontends.onnx.node import IMPORT, Node, imports
+from poplar_py.frontends.onnx.rules_contrib_nhwc import channels_first, channels_last
 from poplar_py.frontends.onnx.rules_control import counted
 from poplar_py.frontends.onnx.rules_conv import mean_pool
 from poplar_py.frontends.onnx.rules_quant import centred, dequantize, lone, quantize, saturated
@@ -84,10 +83,10 @@ def qlinear_global_average(b: Builder, n: Node) -> Val:
 
 @imports("QLinearAveragePool", domain=_DOMAIN)
 def qlinear_average_pool(b: Builder, n: Node) -> Val:
-    if n.int("channels_last"):
-        raise b.refuse("channels in the last axis are not supported")
     x = _number(b, n[0], n[1], n.get(2))
-    return _shifted(b, mean_pool(b, n, x) / lone(b, n[3]), _zero(b, n, 4, n[0]))
+    last = bool(n.int("channels_last"))
+    y = mean_pool(b, n, channels_first(b, x) if last else x) / lone(b, n[3])
+    return _shifted(b, channels_last(b, y) if last else y, _zero(b, n, 4, n[0]))
 
 
 @imports("QLinearConcat", domain=_DOMAIN)
@@ -194,20 +193,6 @@ def _lstm_side(b: Builder, n: Node, x: Val, d: int, back: bool) -> tuple[Val, Va
 
     y, h, c = counted(b, trip, start, step, 40)
     return (b.flip(y, 0) if back else y), h, c
-
-
-@imports("QLinearSoftmax", domain=_DOMAIN)
-def qlinear_softmax(b: Builder, n: Node) -> Val:
-    """Softmax in floats between integers; before opset 13 over all axes from `axis` on."""
-    x = _number(b, n[0], n[1], n.get(2))
-    axis = n.int("axis", -1) % x.rank
-    if n.int("opset", 13) >= 13:
-        y = b.emit(nn.Softmax, x, axis=axis)
-    else:
-        rows = math.prod(x.shape[:axis])
-        flat = b.reshape(x, (rows, x.numel // max(rows, 1)))
-        y = b.reshape(b.emit(nn.Softmax, flat, axis=1), x.shape)
-    return _quantised(b, y, n[3], _zero(b, n, 4, n[0]))
 
 
 @imports("MatMulNBits", domain=_DOMAIN)

@@ -16,7 +16,7 @@ from poplar_py.ops import elementwise as ew
 from poplar_py.ops import nn, tensor
 from poplar_py.types import i32, i64
 
-__all__ = ["Window", "conv_window", "pool_window"]
+__all__ = ["Window", "conv_window", "largest", "pool_window"]
 
 
 class Window:
@@ -151,7 +151,9 @@ def pool_window(n: Node, x: Val) -> tuple[Window, tuple[int, ...]]:
     return window, tuple(extra)
 
 
-def _emit_max(b: Builder, x: Val, window: Window, indices: bool = False) -> tuple[Val, ...]:
+def largest(b: Builder, n: Node, x: Val, indices: bool = False) -> tuple[Val, ...]:
+    """The pool that a node's attributes describe, over x."""
+    window, _ = pool_window(n, x)
     out = b.emit(
         nn.MaxPool,
         x,
@@ -167,9 +169,8 @@ def _emit_max(b: Builder, x: Val, window: Window, indices: bool = False) -> tupl
 @imports("MaxPool")
 def max_pool(b: Builder, n: Node) -> tuple[Val, ...]:
     x = n[0]
-    window, _ = pool_window(n, x)
     wanted = len(n.outputs) > 1 and bool(n.outputs[1])
-    out = _emit_max(b, x, window, wanted)
+    out = largest(b, n, x, wanted)
     if not wanted:
         return out
     places = b.cast(out[1], i64)

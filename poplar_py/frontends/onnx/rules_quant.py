@@ -17,7 +17,7 @@ from poplar_py.ops import nn
 from poplar_py.ops.tensor import check_axis
 from poplar_py.types import DType, f32, i32, u8
 
-__all__ = ["centred", "dequantize", "lone", "quantize", "saturated"]
+__all__ = ["centred", "dequantize", "lone", "qlinear_conv_of", "quantize", "saturated"]
 
 
 def _spread(b: Builder, part: Val, x: Val, axis: int, block: int) -> Val:
@@ -179,7 +179,12 @@ def conv_integer(b: Builder, n: Node) -> Val:
 
 @imports("QLinearConv")
 def qlinear_conv(b: Builder, n: Node) -> Val:
-    x, sx, zx, w, sw, zw, sy, zy = (n[i] for i in range(8))
+    return qlinear_conv_of(b, n, n[0])
+
+
+def qlinear_conv_of(b: Builder, n: Node, x: Val) -> Val:
+    """The convolution that a node describes, over x [N, C, ...]."""
+    sx, zx, w, sw, zw, sy, zy = (n[i] for i in range(1, 8))
     if x.tag or w.tag:
         raise InputError(f"operands of type {x.tag or w.tag} are not supported", n.loc)
     per = (zw.numel, *(1,) * (w.rank - 1)) if zw.numel > 1 else ()
