@@ -1,7 +1,8 @@
 """Copy and fill kernels, with the same calling convention as vertex kernels.
 
-``i32 kernel(ptr base, ptr table, i64 nrows, ptr ctx)``; a table row is a fixed number of words
-(u32, or u64 when ``wide``), all of them byte offsets from ``base``, byte counts or signed strides:
+``i32 kernel(ptr base, ptr table, i64 nrows, ptr from)``; a table row is a fixed number of words
+(u32, or u64 when ``wide``), all of them byte offsets, byte counts or signed strides; targets count
+from ``base``, sources from the fourth parameter (a vertex kernel's ``ctx``):
 
     pp_copy_run      [source, target, bytes]
     pp_copy_rows     [source, target, bytes, count, source stride, target stride]
@@ -79,7 +80,7 @@ def _load_word(k: int, wide: bool, signed: bool) -> str:
 
 
 _FRAME = """
-define i32 @$SYMBOL(ptr %base, ptr %table, i64 %rows, ptr %ctx) {
+define i32 @$SYMBOL(ptr %base, ptr %table, i64 %rows, ptr %from) {
 entry:
   %none = icmp sle i64 %rows, 0
   br i1 %none, label %end, label %top
@@ -99,7 +100,7 @@ end:
 """
 
 _RUN = """
-  %src = getelementptr i8, ptr %base, i64 %w0
+  %src = getelementptr i8, ptr %from, i64 %w0
   %dst = getelementptr i8, ptr %base, i64 %w1
   call void @llvm.memcpy.p0.p0.i64(ptr %dst, ptr %src, i64 %w2, i1 false)
   br label %next
@@ -113,7 +114,7 @@ _FILL = """
 """
 
 _ROWS = """
-  %src0 = getelementptr i8, ptr %base, i64 %w0
+  %src0 = getelementptr i8, ptr %from, i64 %w0
   %dst0 = getelementptr i8, ptr %base, i64 %w1
   br label %inner
 inner:
@@ -129,7 +130,7 @@ inner:
 """
 
 _ELEMENTS = """
-  %src0 = getelementptr i8, ptr %base, i64 %w0
+  %src0 = getelementptr i8, ptr %from, i64 %w0
   %dst0 = getelementptr i8, ptr %base, i64 %w1
   %pairs = lshr i64 %w2, 1
   %sx = shl i64 %w3, 1

@@ -42,6 +42,33 @@ stop:
   ret void
 }
 
+; what a copy counts its sources from (word d of its CALL); in mode 3 the region of a stream lies
+; elsewhere
+define internal ptr @pp_source(ptr %pool, ptr %base, i64 %d, i64 %replica) {
+entry:
+  %streams = icmp sgt i64 %d, 1
+  br i1 %streams, label %look, label %here
+look:
+  %all = pool ptr STREAMS
+  %block = pool i64 STREAM_BLOCK
+  %o = mul i64 %block, %replica
+  %id = sub i64 %d, 2
+  %o1 = mul i64 %id, 64
+  %o2 = add i64 %o, %o1
+  %s = getelementptr i8, ptr %all, i64 %o2
+  %mode = load i64, ptr %s
+  %away = icmp eq i64 %mode, 3
+  br i1 %away, label %there, label %here
+there:
+  %user = at ptr %s 8
+  %region = at i64 %s 32
+  %back = sub i64 0, %region
+  %shifted = getelementptr i8, ptr %user, i64 %back
+  ret ptr %shifted
+here:
+  ret ptr %base
+}
+
 ; mode 1: next chunk of a ring buffer; mode 2: the host function. True = stop.
 define internal i1 @pp_stream(ptr %pool, ptr %base, i64 %id, i64 %out, i64 %replica) {
 entry:

@@ -74,7 +74,15 @@ call1:
   br i1 %some, label %call2, label %step0
 call2:
   %fn = inttoptr i64 %a to ptr
-  %res = call i32 %fn(ptr %base, ptr %table, i64 %n, ptr %ctx)
+  %d = at i64 %i 32
+  %copying = icmp ne i64 %d, 0
+  br i1 %copying, label %copy, label %call3
+copy:
+  %from = call ptr @pp_source(ptr %pool, ptr %base, i64 %d, i64 %replica)
+  br label %call3
+call3:
+  %fourth = phi ptr [ %ctx, %call2 ], [ %from, %copy ]
+  %res = call i32 %fn(ptr %base, ptr %table, i64 %n, ptr %fourth)
   %voting = icmp ne i64 %c, 0
   br i1 %voting, label %voted, label %step0
 voted:

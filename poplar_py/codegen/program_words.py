@@ -12,9 +12,8 @@ class Op(enum.IntEnum):
     """Instructions.  ``a, b, c ...`` are words 1, 2, 3 ...; targets are instruction numbers."""
 
     HALT = 0
-    CALL = (
-        1  # a: kernel address, b: pointer to (table, rows) per thread of the team, c: 1 = consensus
-    )
+    CALL = 1  # a: kernel address, b: pointer to (table, rows) per thread of the team, c: 1 =
+    #           consensus, d: 0 for vertices; copies: 1, or 2 + the stream whose region they read
     BARRIER = 2
     JUMP = 3  # a: target
     BRANCH = 4  # a: byte offset in the arena, b: width in bytes, c: target when zero
@@ -89,7 +88,7 @@ FUTEX_SLICE_NS = 5_000_000
 
 class StreamWord(enum.IntEnum):
     """Words of a stream descriptor. Modes: 0 leave the region alone, 1 ring buffer, 2 host
-    function."""
+    function, 3 copies read the array at POINTER in the place of the region."""
 
     MODE = 0
     POINTER = 1

@@ -18,6 +18,10 @@ from poplar_py.runtime.engine import TileEngine
 __all__ = ["EngineOptions", "ModelEngine"]
 
 
+LEND_BYTES = 16384
+"""Larger inputs are read where they lie; smaller ones are copied faster than that is arranged."""
+
+
 @dataclass(frozen=True)
 class EngineOptions:
     """How a program is run; none of these changes a result."""
@@ -113,10 +117,19 @@ class ModelEngine:
         assert self._inputs is not None
         assert self._outputs is not None
         begin = time.perf_counter()
-        for gate in self._inputs:
-            gate.region[...] = inputs[gate.name]
-        engine.reset_cycles()
-        engine.run(0, timeout=timeout)
+        lent: list[str] = []
+        try:
+            for gate in self._inputs:
+                array = inputs[gate.name]
+                if array.nbytes >= LEND_BYTES and engine.lend(INPUT + gate.name, array):
+                    lent.append(INPUT + gate.name)
+                else:
+                    gate.region[...] = array
+            engine.reset_cycles()
+            engine.run(0, timeout=timeout)
+        finally:
+            for name in lent:
+                engine.lend(name, None)
         outputs = {gate.name: gate.region.copy() for gate in self._outputs}
         self._seconds = time.perf_counter() - begin
         return outputs

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from poplar_py.codegen.program_copy import ELEMENT_BYTES
 from poplar_py.codegen.program_words import WORDS, Op
 from poplar_py.codelets.codelet import Codelet
 from poplar_py.codelets.codelet_ir import walk_stmts
 from poplar_py.codelets.rows import FieldSlot, RowLayout, row_layout
-from poplar_py.diagnostics import FileError
+from poplar_py.executable.check_copies import check_copy, check_sources, inside, need
 from poplar_py.executable.code import TARGET_WORD
 from poplar_py.executable.executable import MODE_WORD, Executable, Region, Table
 from poplar_py.poplar.arrays import I8, Ints
@@ -25,10 +24,10 @@ _LIMIT = 1 << 62
 
 def check_executable(exe: Executable) -> None:
     """Raise FileError for anything out of range."""
-    _need(0 < exe.arena_bytes <= MAX_ARENA, "the arena has an impossible size")
-    _need(exe.wide or exe.arena_bytes <= 1 << 32, "the arena is too large for 32-bit tables")
-    _need(0 <= exe.counters <= MAX_COUNTERS, "too many loop counters")
-    _need(0 <= exe.depth <= MAX_COUNTERS, "functions are nested too deep")
+    need(0 < exe.arena_bytes <= MAX_ARENA, "the arena has an impossible size")
+    need(exe.wide or exe.arena_bytes <= 1 << 32, "the arena is too large for 32-bit tables")
+    need(0 <= exe.counters <= MAX_COUNTERS, "too many loop counters")
+    need(0 <= exe.depth <= MAX_COUNTERS, "functions are nested too deep")
     for r in exe.regions:
         _check_region(r, exe.arena_bytes)
     _check_names(exe)
@@ -36,55 +35,44 @@ def check_executable(exe: Executable) -> None:
     for t in exe.tables:
         _check_table(exe, t)
     for i in exe.initial:
-        _need(len(i.at) == len(i.nbytes), f"first contents of {i.name!r} are damaged")
-        _need(bool((i.nbytes >= 0).all()), f"first contents of {i.name!r} are damaged")
+        need(len(i.at) == len(i.nbytes), f"first contents of {i.name!r} are damaged")
+        need(bool((i.nbytes >= 0).all()), f"first contents of {i.name!r} are damaged")
         total = int(i.nbytes.sum()) if len(i.nbytes) else 0
-        _need(total == len(i.data), f"first contents of {i.name!r} have another size")
-        _inside(i.at, i.nbytes, exe.arena_bytes, f"first contents of {i.name!r}")
-    _inside(exe.replica_words, np.full_like(exe.replica_words, 4), exe.arena_bytes, "replicas")
+        need(total == len(i.data), f"first contents of {i.name!r} have another size")
+        inside(i.at, i.nbytes, exe.arena_bytes, f"first contents of {i.name!r}")
+    inside(exe.replica_words, np.full_like(exe.replica_words, 4), exe.arena_bytes, "replicas")
     _check_code(exe)
 
 
-def _need(condition: bool, what: str) -> None:
-    if not condition:
-        raise FileError(what)
-
-
-def _inside(at: Ints, nbytes: Ints, end: int, what: str) -> None:
-    """Every range lies in [0, end); both arrays int64."""
-    bad = (at < 0) | (nbytes < 0) | (at > end) | (nbytes > end - at)
-    _need(not bool(bad.any()), f"{what}: an address lies outside the arena")
-
-
 def _check_region(r: Region, end: int) -> None:
-    _need(0 <= r.numel <= MAX_ARENA and r.offset >= 0, f"region {r.name!r} is damaged")
-    _need(r.offset + r.nbytes <= end, f"region {r.name!r} lies outside the arena")
-    _need(r.offset % 8 == 0, f"region {r.name!r} is not aligned")
+    need(0 <= r.numel <= MAX_ARENA and r.offset >= 0, f"region {r.name!r} is damaged")
+    need(r.offset + r.nbytes <= end, f"region {r.name!r} lies outside the arena")
+    need(r.offset % 8 == 0, f"region {r.name!r} is not aligned")
 
 
 def _check_names(exe: Executable) -> None:
     def region(number: int, kind: str | None, what: str) -> None:
-        _need(0 <= number < len(exe.regions), f"{what} has no region")
+        need(0 <= number < len(exe.regions), f"{what} has no region")
         if kind is not None:
-            _need(exe.regions[number].kind == kind, f"the region of {what} is of another kind")
+            need(exe.regions[number].kind == kind, f"the region of {what} is of another kind")
 
     for s in exe.streams.values():
         region(s.region, "stream_out" if s.to_host else "stream_in", f"stream {s.handle!r}")
-    _need(sorted(exe.stream_ids) == sorted(exe.streams), "streams and their numbers differ")
+    need(sorted(exe.stream_ids) == sorted(exe.streams), "streams and their numbers differ")
     for table, kind in ((exe.host_writes, "host_in"), (exe.host_reads, "host_out")):
         for handle, number in table.items():
             region(number, kind, f"handle {handle!r}")
-            _need(f"{kind}:{handle}" in exe.entries, f"handle {handle!r} has no program")
+            need(f"{kind}:{handle}" in exe.entries, f"handle {handle!r} has no program")
     for handle, number in exe.remote_buffers.items():
         region(number, "remote", f"remote buffer {handle!r}")
     for c in exe.host_calls:
-        _need(c.kind in _CALLS, f"unknown host call {c.kind!r}")
+        need(c.kind in _CALLS, f"unknown host call {c.kind!r}")
         for number in (*c.inputs, *c.outputs):
             region(number, None, f"host call {c.name!r}")
     for m in exe.messages:
-        _need(-1 <= m.region < len(exe.regions), "a message has no region")
+        need(-1 <= m.region < len(exe.regions), "a message has no region")
     for name in exe.programs:
-        _need(name in exe.entries, f"program {name!r} has no code")
+        need(name in exe.entries, f"program {name!r} has no code")
 
 
 _CALLS = ("call", "print", "cycles_begin", "cycles_end", "replicas")
@@ -93,49 +81,49 @@ _CALLS = ("call", "print", "cycles_begin", "cycles_end", "replicas")
 def _check_memory(exe: Executable) -> None:
     tiles, m, items = exe.target.num_tiles, exe.memory, exe.items
     for name in ("data", "bound", "always", "code", "state", "base"):
-        _need(len(getattr(m, name)) == tiles, f"the memory plan ({name}) is of another size")
-    _need(0 <= m.end <= exe.arena_bytes, "the memory plan is larger than the arena")
+        need(len(getattr(m, name)) == tiles, f"the memory plan ({name}) is of another size")
+    need(0 <= m.end <= exe.arena_bytes, "the memory plan is larger than the arena")
     n = len(items.item)
-    _need(len(items.tile) == n == len(items.nbytes) == len(m.at), "the memory plan is damaged")
+    need(len(items.tile) == n == len(items.nbytes) == len(m.at), "the memory plan is damaged")
     count = len(items.names)
-    _need(len(items.live) == count == len(items.always), "the list of variables is damaged")
+    need(len(items.live) == count == len(items.always), "the list of variables is damaged")
     if n:
-        _need(0 <= int(items.item.min()) <= int(items.item.max()) < count, "a variable is unknown")
-        _need(0 <= int(items.tile.min()) <= int(items.tile.max()) < tiles, "a tile is unknown")
+        need(0 <= int(items.item.min()) <= int(items.item.max()) < count, "a variable is unknown")
+        need(0 <= int(items.tile.min()) <= int(items.tile.max()) < tiles, "a tile is unknown")
 
 
 # ---------------------------------------------------------------------------- tables
 def _check_table(exe: Executable, t: Table) -> None:
     n, kernel = t.rows, t.kernel
-    _need(n >= 0 and t.ptr[0] == 0 and t.ptr[-1] == len(t.words), f"a table of {kernel} is damaged")
-    _need(bool((np.diff(t.ptr) >= 0).all()), f"a table of {kernel} is damaged")
+    need(n >= 0 and t.ptr[0] == 0 and t.ptr[-1] == len(t.words), f"a table of {kernel} is damaged")
+    need(bool((np.diff(t.ptr) >= 0).all()), f"a table of {kernel} is damaged")
     for order in (t.order.split, t.order.rank):
         fits = len(order) == n and np.array_equal(np.sort(order), np.arange(n))
-        _need(fits, f"the order of a table of {kernel} is damaged")
-    _need(
+        need(fits, f"the order of a table of {kernel} is damaged")
+    need(
         len(t.cost) == n and bool((t.cost >= 0).all()), f"costs of a table of {kernel} are damaged"
     )
     if t.together is not None:
         fits = len(t.together) == n and bool((np.diff(t.together) >= 0).all())
-        _need(fits, f"the order of a table of {kernel} is damaged")
-    _need(-1 <= t.stands_for < len(exe.tables), f"a table of {kernel} is damaged")
-    _need(len(t.patch_at) == len(t.patch_to), f"a table of {kernel} is damaged")
+        need(fits, f"the order of a table of {kernel} is damaged")
+    need(-1 <= t.stands_for < len(exe.tables), f"a table of {kernel} is damaged")
+    need(len(t.patch_at) == len(t.patch_to), f"a table of {kernel} is damaged")
     kind, _, what = kernel.partition(":")
     if kind == "copy":
-        _need(len(t.patch_at) == 0, f"a table of {kernel} is damaged")
-        _check_copy(exe, t, what)
+        need(len(t.patch_at) == 0, f"a table of {kernel} is damaged")
+        check_copy(exe, t, what)
         return
-    _need(kind == "vertex" and what.isdecimal(), f"unknown kernel {kernel!r}")
-    _need(int(what) < len(exe.codelets), f"unknown kernel {kernel!r}")
-    _need(t.tiles is None or len(t.tiles) == n, f"tiles of a table of {kernel} are damaged")
+    need(kind == "vertex" and what.isdecimal(), f"unknown kernel {kernel!r}")
+    need(int(what) < len(exe.codelets), f"unknown kernel {kernel!r}")
+    need(t.tiles is None or len(t.tiles) == n, f"tiles of a table of {kernel} are damaged")
     _check_places(t)
     codelet = exe.codelets[int(what)]
     layout = row_layout(codelet.fields, exe.wide)
     patched = t.words
     if len(t.patch_at):
         inside = (t.patch_at >= 0) & (t.patch_at < len(t.words))
-        _need(bool(inside.all()), f"a table of {kernel} is damaged")
-        _need(bool((t.patch_to >= 0).all()), f"a table of {kernel} is damaged")
+        need(bool(inside.all()), f"a table of {kernel} is damaged")
+        need(bool((t.patch_to >= 0).all()), f"a table of {kernel} is damaged")
         patched = t.words.copy()
         patched[t.patch_at] = t.patch_to.astype(patched.dtype)
     for words in (t.words, patched):
@@ -154,19 +142,19 @@ def _check_hints(codelet: Codelet, layout: RowLayout, t: Table) -> None:
         name = e.attr[0] if e.op == "state" else ""
         slot = next((s for s in layout.slots if s.field.name == name), None)
         known = e.op == "const" or (slot is not None and slot.kind == "value" and slot.words == 1)
-        _need(known, f"a hint of {codelet.name} cannot be followed")
+        need(known, f"a hint of {codelet.name} cannot be followed")
         ahead = np.array([int(e.attr[0])]) if slot is None else t.words[t.ptr[:-1] + slot.word]
         forward = (ahead >= 0) & (ahead < 1 << 31)
-        _need(bool(forward.all()), f"a hint of {codelet.name} points back")
+        need(bool(forward.all()), f"a hint of {codelet.name} points back")
         alike = int(length.max()) <= 2 * int(length.min())
-        _need(alike or not ahead.any(), f"a hint of {codelet.name} may leave its table")
+        need(alike or not ahead.any(), f"a hint of {codelet.name} may leave its table")
 
 
 def _check_places(t: Table) -> None:
     if t.loc_of is None:
         return
     fits = len(t.loc_of) == t.rows and bool(((t.loc_of >= 0) & (t.loc_of < len(t.locs))).all())
-    _need(fits, "source lines of a table are damaged")
+    need(fits, "source lines of a table are damaged")
 
 
 def _check_rows(layout: RowLayout, words: Ints, ptr: Ints, end: int, kernel: str) -> None:
@@ -175,12 +163,12 @@ def _check_rows(layout: RowLayout, words: Ints, ptr: Ints, end: int, kernel: str
     row, length = ptr[:-1], np.diff(ptr)
     if len(row) == 0:
         return
-    _need(bool((words >= 0).all()), f"{what}: a word is too large")
-    _need(bool((length >= layout.fixed).all()), f"{what}: a row is too short")
+    need(bool((words >= 0).all()), f"{what}: a word is too large")
+    need(bool((length >= layout.fixed).all()), f"{what}: a row is too short")
     if not layout.variable:
-        _need(bool((length == layout.fixed).all()), f"{what}: a row is too long")
+        need(bool((length == layout.fixed).all()), f"{what}: a row is too long")
     else:
-        _need(bool((words[row] == length).all()), f"{what}: a row has another length")
+        need(bool((words[row] == length).all()), f"{what}: a row has another length")
     for slot in layout.slots:
         if slot.kind == "value":
             continue
@@ -199,20 +187,20 @@ def _unsized(slot: FieldSlot, n: int) -> Ints:
 
 
 def _check_span(slot: FieldSlot, at: Ints, count: Ints, end: int, what: str) -> None:
-    _need(bool((count <= end).all()), f"{what}: a size is out of range")
-    _inside(at, count * slot.field.dtype.size, end, what)
+    need(bool((count <= end).all()), f"{what}: a size is out of range")
+    inside(at, count * slot.field.dtype.size, end, what)
     align = slot.field.dtype.size
     used = count > 0
-    _need(not bool((at[used] % align).any()), f"{what}: an address is not aligned")
+    need(not bool((at[used] % align).any()), f"{what}: an address is not aligned")
 
 
 def _check_list(
     slot: FieldSlot, words: Ints, row: Ints, length: Ints, fixed: int, end: int, what: str
 ) -> None:
     rel, count = words[row + slot.word], words[row + slot.word + 1]
-    _need(bool((count <= length).all()), f"{what}: a list is too long")
+    need(bool((count <= length).all()), f"{what}: a list is too long")
     fits = (rel >= fixed) & (rel + count * slot.entry_words <= length)
-    _need(bool(fits.all()), f"{what}: a list lies outside its row")
+    need(bool(fits.all()), f"{what}: a list lies outside its row")
     vertex = np.repeat(np.arange(len(row)), count)
     rank = np.arange(len(vertex)) - (np.cumsum(count) - count)[vertex]
     at = (row + rel)[vertex] + rank * slot.entry_words
@@ -220,56 +208,22 @@ def _check_list(
     _check_span(slot, words[at], size, end, what)
 
 
-def _check_copy(exe: Executable, t: Table, name: str) -> None:
-    widths = {"run": 3, "rows": 6, "fill": 3, **{str(b): 5 for b in ELEMENT_BYTES}}
-    _need(name in widths, f"unknown copy kernel {name!r}")
-    n = widths[name]
-    _need(bool((np.diff(t.ptr) == n).all()), f"rows of copy kernel {name!r} have another length")
-    w = t.words.astype(I8).reshape(-1, n)
-    signed = w.copy()
-    if not exe.wide:
-        signed = np.where(w >= 1 << 31, w - (1 << 32), w)
-    if name == "fill":
-        _inside(w[:, 0], w[:, 1], exe.arena_bytes, "a fill")
-        return
-    if name == "run":
-        sides = ((w[:, 0], None), (w[:, 1], None))
-        size, count = w[:, 2], np.ones(len(w), I8)
-    elif name == "rows":
-        sides = ((w[:, 0], signed[:, 4]), (w[:, 1], signed[:, 5]))
-        size, count = w[:, 2], w[:, 3]
-    else:
-        sides = ((w[:, 0], signed[:, 3]), (w[:, 1], signed[:, 4]))
-        size, count = np.full(len(w), int(name), I8), w[:, 2]
-    _need(bool((size <= exe.arena_bytes).all() and (size >= 0).all()), "a copy is too large")
-    _need(bool(((count >= 1) & (count <= exe.arena_bytes)).all()), "a copy has too many rows")
-    for at, stride in sides:
-        low, high = at, at
-        if stride is not None:
-            _need(bool((np.abs(stride) <= exe.arena_bytes).all()), "a copy has too large a stride")
-            whole = (count - 1).astype(np.float64) * np.abs(stride)
-            _need(bool((whole <= exe.arena_bytes).all()), "a copy leaves the arena")
-            last = at + (count - 1) * stride
-            low, high = np.minimum(at, last), np.maximum(at, last)
-        _inside(low, high - low + size, exe.arena_bytes, "a copy")
-
-
 # ---------------------------------------------------------------------------- code
 def _check_code(exe: Executable) -> None:
     code = exe.code
-    _need(code.ndim == 2 and code.shape[1] == WORDS and len(code) > 0, "the step code is damaged")
+    need(code.ndim == 2 and code.shape[1] == WORDS and len(code) > 0, "the step code is damaged")
     n = len(code)
     op = code[:, 0]
-    _need(bool(((op >= 0) & (op <= max(Op))).all()), "an instruction is unknown")
-    _need(int(op[-1]) in (Op.HALT, Op.RETURN, Op.JUMP), "the step code has no end")
-    _need(bool(np.isin(code[:, MODE_WORD], (0, 1, 2)).all()), "an instruction is damaged")
+    need(bool(((op >= 0) & (op <= max(Op))).all()), "an instruction is unknown")
+    need(int(op[-1]) in (Op.HALT, Op.RETURN, Op.JUMP), "the step code has no end")
+    need(bool(np.isin(code[:, MODE_WORD], (0, 1, 2)).all()), "an instruction is damaged")
     ends = np.isin(op, (Op.HALT, Op.RETURN, Op.JUMP, Op.SUB, Op.LOOP, Op.BRANCH, Op.SWITCH))
-    _need(bool((code[ends, MODE_WORD] == 0).all()), "an instruction is damaged")
+    need(bool((code[ends, MODE_WORD] == 0).all()), "an instruction is damaged")
     for kind, word in TARGET_WORD.items():
         targets = code[op == kind, word]
-        _need(bool(((targets >= 0) & (targets < n)).all()), "a jump leaves the step code")
+        need(bool(((targets >= 0) & (targets < n)).all()), "a jump leaves the step code")
     for at in exe.entries.values():
-        _need(0 <= at < n, "a program begins outside the step code")
+        need(0 <= at < n, "a program begins outside the step code")
     _range(code, op, Op.CALL, 1, len(exe.tables), "a table is unknown")
     _range(code, op, Op.SET, 1, exe.counters, "a counter is unknown")
     _range(code, op, Op.LOOP, 1, exe.counters, "a counter is unknown")
@@ -283,11 +237,12 @@ def _check_code(exe: Executable) -> None:
     for kind in (Op.BRANCH, Op.ABORT_IF, Op.SWITCH):
         pick = op == kind
         width = code[pick, 2]
-        _need(bool(np.isin(width, (1, 2, 4, 8)).all()), "an instruction is damaged")
-        _inside(code[pick, 1], width, exe.arena_bytes, "a branch")
+        need(bool(np.isin(width, (1, 2, 4, 8)).all()), "an instruction is damaged")
+        inside(code[pick, 1], width, exe.arena_bytes, "a branch")
     votes = code[op == Op.CONSENSUS, 1]
     stored = votes[votes >= 0]
-    _inside(stored, np.ones(len(stored), I8), exe.arena_bytes, "a predicate")
+    inside(stored, np.ones(len(stored), I8), exe.arena_bytes, "a predicate")
+    check_sources(exe, code[op == Op.CALL])
     _check_switches(exe, n)
     _check_remote(exe, code[op == Op.REMOTE])
     _check_calls(exe, op)
@@ -295,15 +250,15 @@ def _check_code(exe: Executable) -> None:
 
 def _range(code: Ints, op: Ints, kind: Op, word: int, limit: int, what: str) -> None:
     values = code[op == kind, word]
-    _need(bool(((values >= 0) & (values < limit)).all()), what)
+    need(bool(((values >= 0) & (values < limit)).all()), what)
 
 
 def _check_switches(exe: Executable, n: int) -> None:
     for s in exe.switches:
         if len(s):
-            _need(bool(((s[:, 1] >= 0) & (s[:, 1] < n)).all()), "a jump leaves the step code")
+            need(bool(((s[:, 1] >= 0) & (s[:, 1] < n)).all()), "a jump leaves the step code")
     for line in exe.code[exe.code[:, 0] == Op.SWITCH]:
-        _need(int(line[3]) == len(exe.switches[int(line[4])]), "a switch is damaged")
+        need(int(line[3]) == len(exe.switches[int(line[4])]), "a switch is damaged")
 
 
 def _check_remote(exe: Executable, lines: Ints) -> None:
@@ -311,19 +266,19 @@ def _check_remote(exe: Executable, lines: Ints) -> None:
         buffer, row, index, stage, _, both = (int(v) for v in line[1:7])
         repeats, count = both >> 32, both & 0xFFFFFFFF
         end = exe.arena_bytes
-        _need(min(buffer, row, index, stage, repeats) >= 0, "a remote copy is damaged")
-        _need(buffer + row * repeats <= end, "a remote copy leaves the arena")
-        _need(stage + row * count <= end, "a remote copy leaves the arena")
-        _need(index + 4 * count <= end, "a remote copy leaves the arena")
+        need(min(buffer, row, index, stage, repeats) >= 0, "a remote copy is damaged")
+        need(buffer + row * repeats <= end, "a remote copy leaves the arena")
+        need(stage + row * count <= end, "a remote copy leaves the arena")
+        need(index + 4 * count <= end, "a remote copy leaves the arena")
 
 
 def _check_calls(exe: Executable, op: Ints) -> None:
     """Function calls nest at most as deep as the stack that is made: every SUB leads to a RETURN
     before code that was seen, and the number of functions bounds the depth."""
     subs = {int(t) for t in exe.code[op == Op.SUB, 1]}
-    _need(len(subs) < exe.depth + 1 or not subs, "functions are nested too deep")
+    need(len(subs) < exe.depth + 1 or not subs, "functions are nested too deep")
     order = _function_order(exe, subs)
-    _need(order, "functions call each other in a circle")
+    need(order, "functions call each other in a circle")
 
 
 def _function_order(exe: Executable, subs: set[int]) -> bool:
@@ -364,5 +319,5 @@ def _calls_from(exe: Executable, start: int) -> set[int]:
             elif op in TARGET_WORD:
                 todo.append(int(code[at, TARGET_WORD[Op(op)]]))
             at += 1
-            _need(at < n, "control runs over the end of the step code")
+            need(at < n, "control runs over the end of the step code")
     return out

@@ -29,6 +29,10 @@ class Code:
         line[MODE_WORD] = mode
         self.lines.append(line)
 
+    def call_copy(self, table: int, mode: int = ALL_MODES, stream: int = -1) -> None:
+        """Call a copy kernel; ``stream``: whose region all sources lie in, or -1."""
+        self.emit(Op.CALL, table, 0, 0, 2 + stream, mode=mode)
+
     def label(self) -> int:
         """A new label, not placed yet."""
         self.places.append(-1)

@@ -95,33 +95,36 @@ class Emitter:
         """Number of the region of a stream or remote buffer."""
         return find_region(self.regions, kind, name)
 
-    def records(self, r: Records, mode: int = ALL_MODES) -> bool:
-        """Calls that carry out copy records; False when there are none."""
+    def records(self, r: Records, mode: int = ALL_MODES, stream: int = -1) -> bool:
+        """Calls that carry out copy records; False when there are none. ``stream``: the one whose
+        region holds all the sources."""
         for kernel, index, words in by_kernel(r):
             n = len(words)
             ptr = np.arange(n + 1, dtype=I8) * words.shape[1]
             cost = copy_cost(r)[index]
-            self._call(f"copy:{kernel}", words, ptr, cost, mode)
+            self._call(f"copy:{kernel}", words, ptr, cost, mode, stream)
         return len(r) > 0
 
-    def _call(self, kernel: str, words: Ints, ptr: Ints, cost: Ints, mode: int) -> None:
+    def _call(
+        self, kernel: str, words: Ints, ptr: Ints, cost: Ints, mode: int, stream: int = -1
+    ) -> None:
         none = np.zeros(0, I8)
         order = plain_order(len(ptr) - 1)
         wide = self.groups.wide
         self.tables.append(Table(kernel, to_words(words, wide), ptr, order, cost, none, none))
-        self.code.emit(Op.CALL, len(self.tables) - 1, mode=mode)
+        self.code.call_copy(len(self.tables) - 1, mode, stream)
 
-    def copy_rows(self, src: Span, dst: Span, mode: int = ALL_MODES) -> None:
+    def copy_rows(self, src: Span, dst: Span, mode: int = ALL_MODES, stream: int = -1) -> None:
         """A copy between pieces, through a staging region where they overlap. No barrier after
-        it."""
+        it. ``stream``: the one whose region holds the source."""
         if mode == FAITHFUL_MODE and not self.groups.faithful:
             return
         if not overlap(src, dst):
-            self.records(copy_records(src, dst), mode)
+            self.records(copy_records(src, dst), mode, stream)
             return
         total = int(src[1].sum())
         stage = self.region_span(self.region("overlapping copy", "stage", u8, total))
-        self.records(copy_records(src, stage), mode)
+        self.records(copy_records(src, stage), mode, stream)
         self.code.barrier(mode)
         self.records(copy_records(stage, dst), mode)
 

@@ -66,7 +66,7 @@ def _around(e: Emitter, cs: int, what: str, default: Records, faithful: Records)
         key = (cs, what, mode)
         if key in e.calls:
             for number in e.calls[key]:
-                e.code.emit(Op.CALL, number, mode=mode)
+                e.code.call_copy(number, mode)
         else:
             first = len(e.tables)
             e.records(r, mode)
@@ -86,7 +86,7 @@ def step_copy(e: Emitter, s: Step, p: prg.Copy) -> None:
         stream, variable = forward
         e.copy_rows(source, target, FAITHFUL_MODE)
         region = e.regions[e.find_region("stream_in", stream.handle)]
-        e.copy_rows(_inside(region, p.src, variable), target, DEFAULT_MODE)
+        e.copy_rows(_inside(region, p.src, variable), target, DEFAULT_MODE, stream.id)
     e.code.barrier()
 
 
@@ -99,7 +99,7 @@ def step_stream(e: Emitter, s: Step, p: prg.Copy) -> None:
         c.barrier()
         region = e.find_region("stream_in", p.src.handle)
         mode = FAITHFUL_MODE if s.id in e.forwards.streams else ALL_MODES
-        e.copy_rows(e.region_span(region), e.layout.tensor(p.dst), mode)
+        e.copy_rows(e.region_span(region), e.layout.tensor(p.dst), mode, p.src.id)
         c.barrier(mode)
         return
     assert isinstance(p.dst, DataStream)

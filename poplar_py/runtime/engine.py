@@ -30,6 +30,7 @@ from poplar_py.runtime.stream_calls import is_callback, is_ndarray
 from poplar_py.runtime.watchdog import watchdog
 
 MAX_THREADS = 256
+_LENT = 3  # mode of a stream whose region is in the user's array
 _RAW = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
 )
@@ -306,6 +307,26 @@ class TileEngine:
         if source is not None and is_array:
             self._ring(name, stream, source, words)
             self._host.arrays[name, which.start] = source  # natively used: keep it alive
+
+    def lend(self, name: str, array: NDArray[Any] | None) -> bool:
+        """Let runs read a stream to the device from a contiguous array of its size and type where
+        it lies, until None is lent; it must stay as it is for so long. False, and nothing done, for
+        another array, with several replicas, and where the stream is connected to something."""
+        stream = self.executable.streams[name]
+        words = self._streams[0, self.executable.stream_ids.index(name)]
+        view = self._regions[stream.region]
+        if array is None:
+            if words[StreamWord.MODE] == _LENT:
+                words[StreamWord.MODE] = 0
+            return True
+        fits = array.dtype == view.dtype and array.size == view.shape[1]
+        if not fits or self.replicas > 1 or stream.to_host or not array.flags.c_contiguous:
+            return False
+        if words[StreamWord.MODE] not in (0, _LENT):
+            return False
+        words[StreamWord.POINTER] = array.ctypes.data
+        words[StreamWord.MODE] = _LENT
+        return True
 
     def _ring(
         self, name: str, stream: Stream, array: NDArray[Any], words: NDArray[np.int64]

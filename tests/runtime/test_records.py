@@ -82,6 +82,7 @@ def test_copy_kernels(wide: bool) -> None:
     for name, kernel in copy_kernels(wide=wide).items():
         function = kind(shared_jit().load({kernel.symbol: kernel.text})[kernel.symbol])
         memory = rng.integers(0, 256, 1 << 16).astype(np.uint8)
+        source = rng.integers(0, 256, 1 << 12).astype(np.uint8)
         want = memory.copy()
         rows = []
         for k in range(6):
@@ -101,9 +102,10 @@ def test_copy_kernels(wide: bool) -> None:
                 rows.append([src, dst, count, step, 64])
             for i in range(count):
                 a, b = src + i * step, dst + i * 64
-                want[b : b + n] = want[a : a + n]
+                want[b : b + n] = source[a : a + n]
         table = np.array(rows, np.int64).astype(np.uint64 if wide else np.uint32)
-        assert function(memory.ctypes.data, table.ctypes.data, len(rows), None) == 1
+        places = memory.ctypes.data, table.ctypes.data
+        assert function(*places, len(rows), source.ctypes.data) == 1
         assert np.array_equal(memory, want), name
 
 
