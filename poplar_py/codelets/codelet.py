@@ -229,11 +229,20 @@ class CodeletLibrary:
             return self._instances[name]
         template = self._templates.get(name.partition("<")[0].strip())
         if template is None:
-            codelet = _builtins().get(name)
+            codelet = self._built_in(name)
         else:
             codelet = self._instance(template, _front("source").parse_instance(name)[1])
         self._instances[name] = codelet
         return codelet
+
+    def _built_in(self, name: str) -> Codelet:
+        try:
+            return _builtins().get(name)
+        except UnknownName as error:
+            near = _front("hints").near_names(name.partition("<")[0].strip(), self._templates)
+            if near:
+                error.remedy = f"names like it: {', '.join(near)}"
+            raise
 
     def _instance(self, template: ClassTemplate, args: tuple[str, ...]) -> Codelet:
         bindings = _front("instantiate").bind_parameters(template, args)

@@ -6,13 +6,17 @@ import ast
 
 from poplar_py.diagnostics import Location, PoplarPyError
 
-__all__ = ["CodeletError", "place"]
+__all__ = ["CodeletError", "InstanceError", "place"]
 
 
 class CodeletError(PoplarPyError):
     """A codelet source that is wrong, or uses what the vertex language does not have."""
 
     code = "codelet-error"
+
+
+class InstanceError(CodeletError):
+    """A name of an instance whose parameters do not fit its class."""
 
 
 def place(file: str, node: ast.AST) -> Location:

@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-__all__ = ["cpp_hint", "expression_hint", "name_hint", "statement_hint"]
+__all__ = ["cpp_hint", "expression_hint", "name_hint", "near_names", "statement_hint"]
 
 _C_TYPES = {
     "int8_t": "i8", "int16_t": "i16", "int32_t": "i32", "int64_t": "i64", "short": "i16",
@@ -106,6 +106,15 @@ def name_hint(name: str, known: Iterable[str]) -> str:
         return f"write {match[1]}"
     near = difflib.get_close_matches(name, sorted(names), 3)
     return f"names like it: {', '.join(near)}" if near else ""
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Vertex classes of nearly this name, or of this name in another namespace."""
+    names = sorted(known)
+    own = name.rpartition("::")[2]
+    return [n for n in names if n.rpartition("::")[2] == own] or difflib.get_close_matches(
+        name, names, 3
+    )
 
 
 def expression_hint(node: ast.AST) -> tuple[str, str]:

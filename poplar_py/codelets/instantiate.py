@@ -17,7 +17,7 @@ from poplar_py.codelets.arrays import MAX_ARRAY_BYTES, register_arrays
 from poplar_py.codelets.class_fields import class_fields
 from poplar_py.codelets.codelet_ir import CodeletIR, Expr, Field, Ty, walk_stmts
 from poplar_py.codelets.depth import deep
-from poplar_py.codelets.errors import CodeletError
+from poplar_py.codelets.errors import CodeletError, InstanceError
 from poplar_py.codelets.lower_stmt import lower_body
 from poplar_py.codelets.lowering import Lowering, SelfRef, Value
 from poplar_py.codelets.source import ClassTemplate, EnumType, EnumValue, Param, type_named
@@ -36,10 +36,10 @@ _TABLES = (
 
 
 def bind_parameters(template: ClassTemplate, args: tuple[str, ...]) -> dict[str, Value]:
-    """Parameter values from the texts between < and >. Raises CodeletError."""
+    """Parameter values from the texts between < and >. Raises InstanceError."""
     if len(args) != len(template.params):
         wants = ", ".join(p.name for p in template.params) or "none"
-        raise CodeletError(
+        raise InstanceError(
             f"{template.full_name} has {len(template.params)} parameters, found {len(args)}",
             template.loc,
             f"parameters: {wants}",
@@ -52,27 +52,27 @@ def _bind(template: ClassTemplate, param: Param, text: str) -> Value:
         dtype = type_named(text)
         if dtype is None or (param.choices and dtype not in param.choices):
             names = ", ".join(t.name for t in param.choices) or "any element type"
-            raise CodeletError(
+            raise InstanceError(
                 f"{template.full_name}: {param.name} cannot be {text!r}", template.loc, names
             )
         return dtype
     if param.kind == "bool":
         if text not in ("true", "false", "True", "False", "0", "1"):
-            raise CodeletError(f"{param.name} must be true or false, not {text!r}", template.loc)
+            raise InstanceError(f"{param.name} must be true or false, not {text!r}", template.loc)
         return text in ("true", "True", "1")
     if param.enum is not None:
         return _bind_enum(template, param.name, param.enum, text)
     try:
         return int(text)
     except ValueError:
-        raise CodeletError(f"{param.name} must be an int, not {text!r}", template.loc) from None
+        raise InstanceError(f"{param.name} must be an int, not {text!r}", template.loc) from None
 
 
 def _bind_enum(template: ClassTemplate, name: str, enum: EnumType, text: str) -> EnumValue:
     found = enum.find(text)
     if found is None:
         members = ", ".join(enum.members) or "none"
-        raise CodeletError(
+        raise InstanceError(
             f"{template.full_name}: {name} cannot be {text!r}",
             template.loc,
             f"members of {enum.full_name}: {members}",

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from poplar_py.codelets.errors import CodeletError, place
+from poplar_py.codelets.errors import CodeletError, InstanceError, place
 from poplar_py.codelets.hints import cpp_hint
 from poplar_py.codelets.spelling import one_spelling, plain_text
 from poplar_py.diagnostics import Location, register_source
@@ -337,11 +337,11 @@ def _generic_params(module: SourceModule, node: ast.expr) -> Iterator[Param]:
 
 
 def parse_instance(name: str) -> tuple[str, tuple[str, ...]]:
-    """`ns::Class<float,4>` as ("ns::Class", ("float", "4")). Raises CodeletError."""
+    """`ns::Class<float,4>` as ("ns::Class", ("float", "4")). Raises InstanceError."""
     name = name.strip()
     if "<" not in name:
         return name, ()
     head, _, rest = name.partition("<")
     if not rest.endswith(">"):
-        raise CodeletError(f"the vertex name {name!r} has no closing >")
+        raise InstanceError(f"the vertex name {name!r} has no closing >")
     return head.strip(), tuple(part.strip() for part in rest[:-1].split(","))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from poplar_py.poplar.enums import SyncType
 from poplar_py.poplar.errors import GraphError, InvalidTileMapping
 from poplar_py.poplar.faults import a_text, an_instance, whole_number
 from poplar_py.poplar.graph import Graph
@@ -10,19 +11,26 @@ from poplar_py.poplar.tensor import Tensor
 from poplar_py.types import u32
 
 
-def cycle_count(graph: Graph, program: Sequence, tile: int, name: str = "") -> Tensor:
+def cycle_count(
+    graph: Graph, program: Sequence, tile: int, name: str | SyncType = "", last: str = ""
+) -> Tensor:
     """Count the tile cycles of the steps a sequence has so far: uint32[2], low word first.
 
-    The steps become the body of one counting step; what is added later is not counted.
+    The steps become the body of one counting step; what is added later is not counted. Poplar's
+    order is taken too, with a SyncType (every step waits for all tiles here) before the name.
     """
+    name = last if isinstance(name, SyncType) else name
     prog, out = _place(graph, program, tile, name, "cycle_count")
     body: list[Program] = list(prog.steps)
     prog.steps[:] = [CycleCount(Sequence(body), out, tile, name)]
     return out
 
 
-def cycle_stamp(graph: Graph, program: Sequence, tile: int, name: str = "") -> Tensor:
-    """Append a time stamp in tile cycles: uint32[2], low word first."""
+def cycle_stamp(
+    graph: Graph, program: Sequence, tile: int, name: str | SyncType = "", last: str = ""
+) -> Tensor:
+    """Append a time stamp in tile cycles: uint32[2], low word first; see cycle_count."""
+    name = last if isinstance(name, SyncType) else name
     prog, out = _place(graph, program, tile, name, "cycle_stamp")
     prog.add(CycleCount(None, out, tile, name))
     return out

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 import numpy.typing as npt
 
+from poplar_py.codelets.errors import InstanceError
 from poplar_py.diagnostics import FileError, Location, PoplarPyError, UnknownName, reason_of
 from poplar_py.poplar.arrays import Ints, as_ints
 from poplar_py.poplar.constants import as_array, values_of_type
@@ -65,6 +66,8 @@ class VertexGraph(TensorGraph):
         except UnknownName as error:
             remedy = error.remedy or "add its source with add_codelets"
             fail(UnknownVertexType, f"no codelet {name!r}", remedy)
+        except InstanceError as error:
+            fail(UnknownVertexType, f"no codelet {name!r}: {error.message}", error.remedy)
 
     def add_vertices(
         self,
