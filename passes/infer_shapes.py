@@ -92,9 +92,8 @@ def bind_dims(module: Module, dims: Mapping[str, int]) -> bool:
     changed = False
     errors = ErrorList()
     for graph in module.graphs.values():
-        for part in graphs_of(graph):
-            for value in part.inputs:
-                changed |= _bind_type(value, dims)
+        for value in [v for part in graphs_of(graph) for v in part.inputs]:
+            changed |= _bind_type(value, dims)
         changed |= _infer_graph(graph, dims, errors)
     errors.raise_if_any()
     return changed

@@ -114,9 +114,8 @@ def _matrix_inputs(graph: Graph) -> set[Value]:
         second: Value | None = getattr(op, "b", None) if product else None
         owner = None if second is None else second.owner
         constant = owner is not None and owner.opname == "core.constant"
-        for value in op.operands():
-            if value in found and not (constant and value is getattr(op, "a", None)):
-                found.discard(value)
+        first = getattr(op, "a", None) if constant else None
+        found.difference_update(v for v in op.operands() if v is not first)
     return found
 
 

@@ -74,16 +74,7 @@ def _fuse(
 ) -> bool:
     others = [v for i, v in enumerate(operands) if i != at]
     text = _renumber(text, at)
-    bias = None
-    if not found.biased:
-        for k, other in enumerate(others, 1):
-            bias = _bias_of(ctx, other, found)
-            folded = None if bias is None else fold_bias(text, k)
-            if folded is not None:
-                text = folded
-                del others[k - 1]
-                break
-            bias = None
+    bias, text = (None, text) if found.biased else _take_bias(ctx, text, others, found)
     if bias is None and not poplin.supports_epilogue(text):
         return False
     value = operands[at]
@@ -105,6 +96,19 @@ def _renumber(text: str, at: int) -> str:
         new = 0 if index == at else index + 1 if index < at else index
         out += f"${new}{part[digits:]}"
     return out
+
+
+def _take_bias(
+    ctx: LowerContext, text: str, others: list[Value], found: Pending
+) -> tuple[Array | None, str]:
+    """The first operand that can be the product's bias, taken out, and the text without it."""
+    for k, other in enumerate(others, 1):
+        bias = _bias_of(ctx, other, found)
+        folded = None if bias is None else fold_bias(text, k)
+        if folded is not None:
+            del others[k - 1]
+            return bias, folded
+    return None, text
 
 
 def _bias_of(ctx: LowerContext, value: Value, found: Pending) -> Array | None:

@@ -132,9 +132,7 @@ def dot(module: ir.Module) -> str:
     for k, op in enumerate(shown):
         types = ", ".join(str(value.type) for value in op.results)
         groups.setdefault(op.ipu, []).append(f'op{k} [label="{op.opname}\\n{types}"];')
-        for value in op.operands():
-            if value in node_of:
-                edges.append(f"  {node_of[value]} -> op{k};")
+        edges += [f"  {node_of[v]} -> op{k};" for v in op.operands() if v in node_of]
         node_of.update(dict.fromkeys(op.results, f"op{k}"))
     for ipu, nodes in groups.items():
         lines += _cluster(ipu, nodes)

@@ -122,13 +122,18 @@ class Reader:
             remote_rows={str(k): _count(v) for k, v in m["remote_rows"].items()},
         )
 
+    def builtin(self, name: str, digest: str) -> Codelet | None:
+        """The built-in codelet of a name, unless its code is another now."""
+        with suppress(UnknownName):  # codelets of expressions have no source to look up
+            found = builtin_codelet(name)
+            return found if found.digest == digest else None
+        return None
+
     def codelet(self, number: int) -> Codelet:
         known = self.m["builtins"][number] if self.trusted else None
-        if known is not None:
-            with suppress(UnknownName):  # codelets of expressions have no source to look up
-                found = builtin_codelet(known[0])
-                if found.digest == known[1]:
-                    return found
+        found = None if known is None else self.builtin(*known)
+        if found is not None:
+            return found
         text = self.entry(f"codelets/{number}.txt", MAX_MANIFEST).decode()
         ir = parse_codelet(text, f"{self.loc.file}/codelets/{number}.txt")
         return Codelet(ir, builtin=known is not None)

@@ -89,16 +89,14 @@ def _sizes(layout: RowLayout, words: Words, row: Ints) -> Sizes:
     inner: dict[str, tuple[Array, Array]] = {}
     for s in layout.slots:
         name = s.field.name
-        if s.kind == "value":
-            if s.field.dtype.kind in "iu" and s.words == 1:
-                state[name] = state_integers(words[row + s.word], s)
-        elif s.kind == "addr":
-            if s.field.rank == 0:
-                count[name] = np.ones(len(row), I8)
-        else:
+        if s.kind == "value" and s.field.dtype.kind in "iu" and s.words == 1:
+            state[name] = state_integers(words[row + s.word], s)
+        if s.kind == "addr" and s.field.rank == 0:
+            count[name] = np.ones(len(row), I8)
+        if s.kind not in ("value", "addr"):
             count[name] = words[row + s.word + 1].astype(I8)
-            if s.kind == "list" and s.entry_words == 2:
-                inner[name] = _inner(s, words, row, count[name])
+        if s.kind == "list" and s.entry_words == 2:
+            inner[name] = _inner(s, words, row, count[name])
     return Sizes(len(row), state, count, inner)
 
 

@@ -328,9 +328,8 @@ class Graph:
         """All ops, those in regions right after the op that holds the region."""
         for node in self.ops:
             yield node
-            if node.spec.regions:
-                for region in node.regions():
-                    yield from region.walk()
+            for region in node.regions() if node.spec.regions else ():
+                yield from region.walk()
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.inputs)} inputs, {len(self.ops)} ops)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -41,13 +42,10 @@ def users(graph: Graph) -> dict[Value, list[Op]]:
 
 def use_counts(graph: Graph) -> dict[Value, int]:
     """How often each value is used by ops and as an output of the graph or of a region."""
-    counts: dict[Value, int] = {}
+    counts: Counter[Value] = Counter()
     for part in graphs_of(graph):
-        for op in part.ops:
-            for value in op.operands():
-                counts[value] = counts.get(value, 0) + 1
-        for value in part.outputs:
-            counts[value] = counts.get(value, 0) + 1
+        counts.update(value for op in part.ops for value in op.operands())
+        counts.update(part.outputs)
     return counts
 
 

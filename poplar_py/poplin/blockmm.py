@@ -183,19 +183,27 @@ def _row_tables(
     """The rows of a for every vertex group, from a copy unless whole in place."""
     if isinstance(a, np.ndarray):
         a = blocked_constant(graph, a, f"{name}/a", tiles)
-    batch, m, k = a.shape
-    for attempt in range(2):
-        # a last block of fewer lanes is read whole: its other lanes are not used, but must exist
-        lanes = lane_addresses(graph, a)
-        if lanes is not None:
-            spatial = lanes.reshape((lanes.shape[0], batch, 1, 1, m))
-            tables = [_plain_table(graph, dtype, spatial, g) for g in groups]
-            if attempt or all(t.inside for t in tables):
-                return tables
-        x = a.dim_shuffle((0, 2, 1))
-        copy = blocked_copy(graph, x, prog, f"{name}/a", tiles, piece_widths(m))
-        a = copy.dim_shuffle((0, 2, 1)).reshape((batch, m, k))
-    raise AssertionError("a blocked copy always has lanes")
+    tables = _tables_of(graph, a, groups, dtype)
+    if tables is not None and all(t.inside for t in tables):
+        return tables
+    x = a.dim_shuffle((0, 2, 1))
+    copy = blocked_copy(graph, x, prog, f"{name}/a", tiles, piece_widths(a.shape[1]))
+    tables = _tables_of(graph, copy.dim_shuffle((0, 2, 1)).reshape(a.shape), groups, dtype)
+    assert tables is not None, "a blocked copy always has lanes"
+    return tables
+
+
+def _tables_of(graph: Graph, a: Tensor, groups: list[Group], dtype: DType) -> list[RowTable] | None:
+    """The rows of a where they lie; None when its elements do not lie in lanes.
+
+    A last block of fewer lanes is read whole: its other lanes are not used, but must exist.
+    """
+    batch, m, _ = a.shape
+    lanes = lane_addresses(graph, a)
+    if lanes is None:
+        return None
+    spatial = lanes.reshape((lanes.shape[0], batch, 1, 1, m))
+    return [_plain_table(graph, dtype, spatial, g) for g in groups]
 
 
 def _plain_table(graph: Graph, dtype: DType, lanes: Ints, g: Group) -> RowTable:

@@ -279,10 +279,14 @@ def _smooth(node: Node) -> tuple[Node, Inline] | None:
             value = _value(node, variable)
         if value is None or np.shape(value) != _SAMPLES.shape or node == variable:
             continue
-        for act, wanted in _smooth_forms():
-            if bool((np.abs(value - wanted) <= 1e-6 * (1.0 + np.abs(wanted))).all()):
-                return variable, Inline(act)
+        near = [a for a, wanted in _smooth_forms() if _equal_values(value, wanted)]
+        if near:
+            return variable, Inline(near[0])
     return None
+
+
+def _equal_values(a: Any, b: Any) -> bool:
+    return bool((np.abs(a - b) <= 1e-6 * (1.0 + np.abs(b))).all())
 
 
 def fold_bias(expr: str, index: int) -> str | None:

@@ -31,9 +31,8 @@ def link_graph(system: System, num_ipus: int) -> nx.Graph[Hashable]:
     graph: nx.Graph[Hashable] = nx.Graph()
     graph.add_nodes_from(range(num_ipus))
     if system.topology == "custom":
-        for a, b, links in system.links:
-            if max(a, b) < num_ipus:
-                _link(graph, system, a, b, links)
+        for a, b, links in (link for link in system.links if max(link[:2]) < num_ipus):
+            _link(graph, system, a, b, links)
         return graph
     for first in range(0, num_ipus, system.pod):
         _ladder(graph, system, first, min(first + system.pod, num_ipus))

@@ -84,12 +84,10 @@ def _device_if(
 
 def _flat(outs: Sequence[Item], n: Node) -> list[Val]:
     """Tensors of a branch, those of sequences one by one."""
-    flat: list[Val] = []
-    for out in outs:
-        for item in out.items if isinstance(out, Seq) else [out]:
-            if not isinstance(item, Val):
-                raise UnsupportedOp("a branch gives something that is no tensor", n.loc)
-            flat.append(item)
+    items = [item for out in outs for item in (out.items if isinstance(out, Seq) else [out])]
+    flat = [item for item in items if isinstance(item, Val)]
+    if len(flat) < len(items):
+        raise UnsupportedOp("a branch gives something that is no tensor", n.loc)
     return flat
 
 

@@ -157,13 +157,12 @@ class Evaluator(ABC):
         dtype = self._dtype(node, frame)
         dims: list[int | str] = []
         for dim in node.dims or ():
-            if isinstance(dim, str):
-                rest = frame.names.get(ast.ELLIPSIS)
-                if rest is None:
-                    raise TypeMismatch("`...` stands for nothing here", node.loc)
-                dims.extend(rest)
-                continue
-            dims.append(self.dim(dim, frame))
+            if not isinstance(dim, str):
+                dims.append(self.dim(dim, frame))
+            elif ast.ELLIPSIS in frame.names:
+                dims.extend(frame.names[ast.ELLIPSIS])
+            else:
+                raise TypeMismatch("`...` stands for nothing here", node.loc)
         return TensorType(dtype, tuple(dims))
 
     def dim(self, node: ast.Expression, frame: Frame) -> int | str:
