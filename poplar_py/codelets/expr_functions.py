@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from poplar_py.codelets import build
 from poplar_py.codelets.codelet_ir import Expr
-from poplar_py.types import bool_
+from poplar_py.types import DTYPES, bool_
 
 __all__ = ["FUNCTIONS", "Operand"]
 
@@ -76,6 +76,24 @@ def _clamp(x: Operand, low: Operand, high: Operand) -> Operand:
     return build.binary("min", build.binary("max", x, low), high)
 
 
+def _round_away(x: Operand) -> Operand:
+    """The nearest whole number; halves go away from 0 (`round` takes the even one)."""
+    x = build.as_expr(x)
+    whole = build.unary("trunc", x)
+    half = build.compare("ge", build.unary("abs", build.binary("sub", x, whole)), 0.5)
+    return build.binary("add", whole, build.select(half, build.binary("copysign", 1.0, x), 0.0))
+
+
+def _shift_right_zeros(a: Operand, b: Operand) -> Operand:
+    """A shift that fills with zeros, also of signed integers."""
+    x, n = build.promote(a, b)
+    d = x.ty.dtype
+    if d.kind != "i":
+        return build.binary("shr", x, n)
+    bits = DTYPES[f"u{d.bits}"]
+    return build.bitcast(build.binary("shr", build.bitcast(x, bits), build.bitcast(n, bits)), d)
+
+
 def _square(x: Operand) -> Operand:
     return build.binary("mul", x, x)
 
@@ -127,6 +145,8 @@ _PLAIN: dict[str, tuple[int, Callable[..., Operand]]] = {
     "fmod": (2, _fmod),
     "pow": (2, _pow),
     "sign": (1, _sign),
+    "round_away": (1, _round_away),
+    "shift_right_zeros": (2, _shift_right_zeros),
     "relu": (1, _relu),
     "reciprocal": (1, _reciprocal),
     "square": (1, _square),

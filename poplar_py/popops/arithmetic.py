@@ -12,7 +12,7 @@ from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output, split_work
-from poplar_py.popops.operands import Value, dtype_of_first
+from poplar_py.popops.operands import Value
 from poplar_py.popops.overlap import apart
 from poplar_py.poputil.layout import mapping_of, memory_order, plain_order
 from poplar_py.types import DType, f16, f32
@@ -48,7 +48,7 @@ UNARY = {
     "nearby_int": "round($0)",
     "reciprocal": "reciprocal($0)",
     "relu": "relu($0)",
-    "round": "round($0)",
+    "round": "round_away($0)",
     "rsqrt": "rsqrt($0)",
     "sigmoid": "sigmoid($0)",
     "signum": "sign($0)",
@@ -79,23 +79,9 @@ BINARY = {
     "pow": "pow($0,$1)",
     "rem": "fmod($0,$1)",
     "shift_left": "shift_left($0,$1)",
-    "shift_right": "shift_right($0,$1)",
+    "shift_right": "shift_right_zeros($0,$1)",
     "sub": "sub($0,$1)",
 }
-
-
-SIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
-
-
-def binary_text(kind: str, dtype: DType) -> str:
-    """The expression of a binary operation whose first operand has the type.
-
-    `shift_right` fills with zeros, so signed integers shift as unsigned ones.
-    """
-    unsigned = SIGNED.get(dtype.name)
-    if kind != "shift_right" or unsigned is None:
-        return BINARY[kind]
-    return f"cast(shift_right(cast($0,{unsigned}),cast($1,{unsigned})),{dtype.name})"
 
 
 def _unary(name: str, text: str) -> Unary:
@@ -109,7 +95,7 @@ def _unary(name: str, text: str) -> Unary:
 
 def _binary(kind: str) -> Binary:
     def op(graph: Graph, a: Value, b: Value, prog: program.Sequence, name: str = kind) -> Tensor:
-        return map_expr(graph, binary_text(kind, dtype_of_first(a, b)), [a, b], prog, name)
+        return map_expr(graph, BINARY[kind], [a, b], prog, name)
 
     op.__name__ = op.__qualname__ = kind
     op.__doc__ = f"A new tensor: {BINARY[kind]} of the broadcast operands; one may be a number."

@@ -20,7 +20,7 @@ UNARY_NAMES = {
     "Floor": "floor({})", "Inv": "reciprocal({})", "IsFinite": "not(or(is_inf({0}),is_nan({0})))",
     "IsInf": "is_inf({})", "IsNaN": "is_nan({})", "Log": "log({})", "Log1p": "log1p({})",
     "Neg": "neg({})", "NearbyInt": "round({})", "Not": "not({})", "Popcount": "popcount({})",
-    "Relu": "relu({})", "Round": "round({})", "Rsqrt": "rsqrt({})", "Sigmoid": "sigmoid({})",
+    "Relu": "relu({})", "Round": "round_away({})", "Rsqrt": "rsqrt({})", "Sigmoid": "sigmoid({})",
     "Signum": "sign({})", "Sin": "sin({})", "Sqrt": "sqrt({})", "Square": "square({})",
     "Tan": "tan({})", "Tanh": "tanh({})", "Trunc": "trunc({})",
 }  # fmt: skip
@@ -31,7 +31,8 @@ BINARY_NAMES = {
     "Equal": "equal({},{})", "Gt": "greater({},{})", "Gte": "greater_equal({},{})",
     "Lt": "less({},{})", "Lte": "less_equal({},{})", "Max": "max({},{})", "Min": "min({},{})",
     "Mul": "mul({},{})", "NotEqual": "not_equal({},{})", "Or": "or({},{})", "Pow": "pow({},{})",
-    "Rem": "fmod({},{})", "Shl": "shift_left({},{})", "ShrSE": "shift_right({},{})",
+    "Rem": "fmod({},{})", "Shl": "shift_left({},{})", "Shr": "shift_right_zeros({},{})",
+    "ShrSE": "shift_right({},{})",
     "Sub": "sub({},{})",
     "InvStdDevToVariance": "sub(reciprocal(mul({0},{0})),{1})",
     "VarianceToInvStdDev": "rsqrt(add({0},{1}))",

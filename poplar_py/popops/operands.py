@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,10 +12,7 @@ from poplar_py.diagnostics import TypeMismatch
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.popops import expr as expressions
 
-if TYPE_CHECKING:
-    from poplar_py.types import DType
-
-__all__ = ["Expression", "Value", "dtype_of_first", "plain"]
+__all__ = ["Expression", "Value", "plain"]
 
 Expression = str | expressions.Any
 Value = Any
@@ -57,11 +54,3 @@ def _constant(value: Any) -> str:
         what = type(value).__name__
         raise TypeMismatch(f"an operand is {what}", remedy="give a tensor or a number")
     return expressions.Const(value).text
-
-
-def dtype_of_first(*values: Value) -> DType:
-    """Element type of the first tensor among operands. Raises TypeMismatch if there is none."""
-    for value in values:
-        if isinstance(value, Tensor):
-            return value.dtype
-    raise TypeMismatch("an operation on numbers alone", remedy="one operand is a tensor")

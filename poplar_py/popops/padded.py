@@ -29,6 +29,7 @@ FINITE = frozenset(
         "greater_equal", "hardsigmoid", "hardswish", "is_inf", "is_nan", "less", "less_equal",
         "max", "min", "mul", "neg", "not", "or", "relu", "round", "select", "sigmoid", "sign",
         "silu", "sin", "sub", "tanh", "xor", "eq", "ne", "lt", "le", "gt", "ge", "fma",
+        "round_away",
     )
 )
 # fmt: on

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from poplar_py.popops.arithmetic import UNARY, binary_text
+from poplar_py.popops.arithmetic import BINARY, UNARY
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place, map_with_output
-from poplar_py.popops.operands import Value, dtype_of_first
+from poplar_py.popops.operands import Value
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
     from poplar_py.poplar.program import Sequence
-    from poplar_py.types import DType
 
 MORE_UNARY = {
     "cbrt": "mul(sign($0),pow(abs($0),c(0.3333333333)))",
@@ -30,11 +29,7 @@ MORE_BINARY = {
     "bitwise_xnor": "bitwise_not(bitwise_xor($0,$1))",
     "shift_right_sign_extend": "shift_right($0,$1)",
 }
-_TEXT = {**UNARY, **MORE_UNARY}
-
-
-def _text(kind: str, dtype: DType) -> str:
-    return MORE_BINARY[kind] if kind in MORE_BINARY else binary_text(kind, dtype)
+_TEXT = {**UNARY, **BINARY, **MORE_UNARY, **MORE_BINARY}
 
 
 class UnaryOp(Protocol):
@@ -78,7 +73,7 @@ def _unary(kind: str) -> UnaryOp:
 
 def _binary(kind: str) -> BinaryOp:
     def op(graph: Graph, a: Value, b: Value, prog: Sequence, name: str = "") -> Tensor:
-        return map_expr(graph, _text(kind, dtype_of_first(a, b)), [a, b], prog, name or kind)
+        return map_expr(graph, _TEXT[kind], [a, b], prog, name or kind)
 
     return op
 
@@ -92,7 +87,7 @@ def _unary_in_place(kind: str) -> UnaryInPlace:
 
 def _binary_in_place(kind: str) -> BinaryInPlace:
     def op(graph: Graph, a: Tensor, b: Value, prog: Sequence, name: str = "") -> None:
-        map_in_place(graph, _text(kind, a.dtype), [a, b], prog, name or kind)
+        map_in_place(graph, _TEXT[kind], [a, b], prog, name or kind)
 
     return op
 
@@ -106,8 +101,7 @@ def _unary_into(kind: str) -> UnaryInto:
 
 def _binary_into(kind: str) -> BinaryInto:
     def op(graph: Graph, a: Value, b: Value, out: Tensor, prog: Sequence, name: str = "") -> None:
-        text = _text(kind, dtype_of_first(a, b))
-        map_with_output(graph, text, [a, b], out, prog, name or kind)
+        map_with_output(graph, _TEXT[kind], [a, b], out, prog, name or kind)
 
     return op
 

@@ -82,7 +82,7 @@ UNARY = {
     "popcount": Row(_bits(int.bit_count), -(1 << 31), (1 << 31) - 1, "i"),
     "reciprocal": Row(np.reciprocal, -4, -0.3),
     "relu": Row(lambda x: np.maximum(x, 0), kinds="fs", exact=True),
-    "round": Row(np.rint, -9, 9, exact=True),
+    "round": Row(lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), -9, 9, exact=True),
     "rsqrt": Row(_reciprocal_root, 0.2, 9),
     "sigmoid": Row(special.expit, -6, 6),
     "signum": Row(np.sign, kinds="fs", exact=True),
