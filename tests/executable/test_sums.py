@@ -70,13 +70,13 @@ def test_vertices_count_once() -> None:
 
 def test_parts_that_others_read_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Tensor] = []
-    plain = Blocks.partials
+    plain = Blocks._partials
 
-    def noted(self: Blocks, name: str) -> Tensor:
-        made.append(plain(self, name))
+    def noted(self: Blocks, low: int, high: int) -> Tensor:
+        made.append(plain(self, low, high))
         return made[-1]
 
-    monkeypatch.setattr(Blocks, "partials", noted)
+    monkeypatch.setattr(Blocks, "_partials", noted)
     assert adding(product(parts=made)) == []
     assert len(made) == 1
 
