@@ -38,7 +38,7 @@ from poplar_py.popops.host_slice import (
 from poplar_py.popops.operation import Operation, ReduceParams
 from poplar_py.popops.reduction import reduce, reduce_many
 from poplar_py.popops.row_scalars import (
-    histogram, select_scalar_from_rows, sequence_slice, update_scalar_in_rows,
+    MASKED_LABEL_CODE, histogram, select_scalar_from_rows, sequence_slice, update_scalar_in_rows,
 )
 from poplar_py.popops.scattering import multi_update, scatter
 from poplar_py.popops.search import arg_max, arg_min, cumulative, sort, top_k
@@ -81,9 +81,9 @@ from poplar_py.popops.variants import (
 from poplar_py.poputil.built_in import add_codelets
 
 __all__ = [
-    "CircBuf", "IndicesAndTensor", "Operation", "ReduceParams", "SlicePlan", "UpdateTable", "abs",
-    "abs_in_place", "abs_with_output", "acos", "acosh", "add", "add_codelets", "add_in_place",
-    "add_with_output", "all_true", "arg_max", "arg_min", "asin", "asin_in_place",
+    "MASKED_LABEL_CODE", "CircBuf", "IndicesAndTensor", "Operation", "ReduceParams", "SlicePlan",
+    "UpdateTable", "abs", "abs_in_place", "abs_with_output", "acos", "acosh", "add", "add_codelets",
+    "add_in_place", "add_with_output", "all_true", "arg_max", "arg_min", "asin", "asin_in_place",
     "asin_with_output", "asinh", "atan", "atan2", "atan2_in_place", "atan2_with_output", "atanh",
     "bitwise_and", "bitwise_and_in_place", "bitwise_and_with_output", "bitwise_not",
     "bitwise_not_in_place", "bitwise_not_with_output", "bitwise_or", "bitwise_or_in_place",

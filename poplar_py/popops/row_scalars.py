@@ -13,15 +13,24 @@ from poplar_py.poplar.edges import Edges
 from poplar_py.popops.offsets import as_offsets
 from poplar_py.popops.overlap import apart
 from poplar_py.popops.reduction import reduce
+from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
 from poplar_py.types import u32
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
 
-__all__ = ["histogram", "select_scalar_from_rows", "sequence_slice", "update_scalar_in_rows"]
+__all__ = [
+    "MASKED_LABEL_CODE",
+    "histogram",
+    "select_scalar_from_rows",
+    "sequence_slice",
+    "update_scalar_in_rows",
+]
 
 Ints = npt.NDArray[np.int64]
+MASKED_LABEL_CODE = 0xFFFFFFFF
+"""The label of a row that does not count, as u32; -1 as i32."""
 SHARE = 4096
 """Most elements of a vertex that counts."""
 
@@ -41,9 +50,15 @@ def _check_rows(rows: Tensor, indices: Tensor) -> None:
 def select_scalar_from_rows(
     graph: Graph, rows: Tensor, indices: Tensor, prog: program.Sequence, name: str = "select_scalar"
 ) -> Tensor:
-    """rows[i, indices[i]] of every row: [n]. An index outside gives 0. Raises ShapeError."""
+    """rows[i, indices[i]] of every row: [n].
+
+    An index of MASKED_LABEL_CODE (-1) gives 0, another one outside the row NaN, of integers 0.
+    Raises ShapeError.
+    """
     _check_rows(rows, indices)
     index, (n, cols) = as_offsets(graph, indices, prog, name), rows.shape
+    if n == 0:
+        return fresh(graph, rows.dtype, (0,), name)
     begin, end = _row_shares(graph, n)
     tile = place_near(graph, rows.flatten(), begin * cols)
     mapping = interval_mapping(end - begin, tile)
@@ -64,23 +79,32 @@ def update_scalar_in_rows(
     graph: Graph,
     rows: Tensor,
     indices: Tensor,
-    values: Tensor,
     prog: program.Sequence,
     name: str = "update_scalar",
+    *,
+    values: Tensor | None = None,
 ) -> None:
-    """rows[i, indices[i]] = values[i]; an index outside its row changes nothing."""
+    """rows[i, indices[i]] -= 1, the gradient of a cross entropy; or, with `values`, = values[i].
+
+    An index of MASKED_LABEL_CODE (-1) changes nothing; another one outside the row makes the whole
+    row NaN, of integers 0. Raises ShapeError.
+    """
     _check_rows(rows, indices)
     index, (n, cols) = as_offsets(graph, indices, prog, name), rows.shape
+    if rows.numel == 0:
+        return
     begin, end = _row_shares(graph, n)
     tile = place_near(graph, rows.flatten(), begin * cols)
-    index, values = apart(graph, [index, values], rows, prog, name)
+    edges = {"x": Edges.flat(rows.flatten(), begin * cols, end * cols)}
+    kind = "DecrementInRow"
+    if values is not None:
+        kind = "UpdateInRow"
+        (values,) = apart(graph, [values], rows, prog, name)
+        edges["value"] = Edges.flat(values.flatten(), begin, end)
+    (index,) = apart(graph, [index], rows, prog, name)
+    edges["index"] = Edges.flat(index, begin, end)
     cs = graph.add_compute_set(name)
-    edges = {
-        "x": Edges.flat(rows.flatten(), begin * cols, end * cols),
-        "value": Edges.flat(values.flatten(), begin, end),
-        "index": Edges.flat(index, begin, end),
-    }
-    codelet = f"popops::UpdateInRow<{rows.dtype.name}>"
+    codelet = f"popops::{kind}<{rows.dtype.name}>"
     graph.add_vertices(cs, codelet, tile, edges, {"cols": cols}, name=name)
     prog.add(program.Execute(cs))
 

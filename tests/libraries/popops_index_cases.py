@@ -268,23 +268,39 @@ def _encode_one_hot(lab: Lab) -> None:
         lab.expect(out, np.where(np.arange(depth) == where[:, None], on, off), exact=True)
 
 
+def _labels(lab: Lab, rows: int, cols: int) -> tuple[Array, Array]:
+    """Labels of every row, some masked, some beyond the end; and where they are inside."""
+    dtype = i32 if lab.chance() else u32
+    where = lab.values((rows,), 0, cols, i32)
+    where[lab.rng.random(rows) < 0.2] = -1
+    return where.astype(dtype.numpy), np.flatnonzero((where >= 0) & (where < cols))
+
+
 def _select_scalar(lab: Lab) -> None:
-    rows = lab.values((lab.pick(1, 30), lab.pick(1, 12)))
-    where = index(lab, (len(rows),), rows.shape[1] + 1)  # some one beyond the end
-    out = popops.select_scalar_from_rows(lab.graph, lab.put(rows), lab.put(where), lab.prog)
-    padded = np.pad(rows, [(0, 0), (0, 1)])
-    lab.expect(out, padded[np.arange(len(rows)), where.astype(np.int64)], exact=True)
+    for dtype in (lab.dtype, i32):
+        rows = lab.values((lab.pick(0, 30), lab.pick(1, 12)), dtype=dtype)
+        where, inside = _labels(lab, *rows.shape)
+        out = popops.select_scalar_from_rows(lab.graph, lab.put(rows), lab.put(where), lab.prog)
+        want = np.where((where == rows.shape[1]) & dtype.is_float, np.nan, 0)
+        want[inside] = rows[inside, where[inside].astype(np.int64)]
+        lab.expect(out, want, exact=True)
 
 
 def _update_scalar(lab: Lab) -> None:
-    rows = lab.values((lab.pick(1, 30), lab.pick(1, 12)))
-    where = index(lab, (len(rows),), rows.shape[1] + 1)
-    values = lab.values((len(rows),))
-    t = lab.put(rows)
-    popops.update_scalar_in_rows(lab.graph, t, lab.put(where), lab.put(values), lab.prog)
-    want = np.pad(rows, [(0, 0), (0, 1)])
-    want[np.arange(len(rows)), where.astype(np.int64)] = values
-    lab.expect(t, want[:, :-1], exact=True)
+    for dtype in (lab.dtype, i32):
+        rows = lab.values((lab.pick(0, 30), lab.pick(1, 12)), dtype=dtype)
+        where, inside = _labels(lab, *rows.shape)
+        values = lab.values((len(rows),), dtype=dtype)
+        less, over = lab.put(rows), lab.put(rows)
+        w = lab.put(where)
+        popops.update_scalar_in_rows(lab.graph, less, w, lab.prog)
+        popops.update_scalar_in_rows(lab.graph, over, w, lab.prog, values=lab.put(values))
+        at = (inside, where[inside].astype(np.int64))
+        for tensor, new in ((less, rows[at] - 1), (over, values[inside])):
+            want = rows.copy()
+            want[at] = new
+            want[where == rows.shape[1]] = np.nan if dtype.is_float else 0
+            lab.expect(tensor, want, exact=True)
 
 
 def _histogram(lab: Lab) -> None:

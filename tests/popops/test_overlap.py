@@ -60,7 +60,9 @@ OVER: dict[str, tuple[Write, Array]] = {
         updated({1: X[0], 2: X[1]}),
     ),
     "scalars": (
-        lambda s, t: popops.update_scalar_in_rows(s.graph, t, index(s, 3, 2, 1), t[0, :3], s.prog),
+        lambda s, t: popops.update_scalar_in_rows(
+            s.graph, t, index(s, 3, 2, 1), s.prog, values=t[0, :3]
+        ),
         np.array([[0, 1, 2, 0], [4, 5, 1, 7], [8, 2, 10, 11]]),
     ),
     "sequences": (

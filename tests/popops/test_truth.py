@@ -93,14 +93,15 @@ def test_scalars_of_rows(dtype: DType, seed: int) -> None:
     p = Program()
     r, i = scattered(p, rng, rows), scattered(p, rng, index)
     picked = popops.select_scalar_from_rows(p.graph, r, i, p.prog)
-    popops.update_scalar_in_rows(p.graph, r, i, scattered(p, rng, values), p.prog)
+    popops.update_scalar_in_rows(p.graph, r, i, p.prog, values=scattered(p, rng, values))
     got = p.run(picked, r)
     inside = (index >= 0) & (index < cols)
     at = (np.arange(n)[inside], index[inside])
-    want = np.zeros(n, dtype.numpy)
+    want = np.where(index == -1, 0, np.nan).astype(dtype.numpy)
     want[inside] = rows[at]
     np.testing.assert_array_equal(got[0], want)
     rows[at] = values[inside]
+    rows[index == cols] = np.nan
     np.testing.assert_array_equal(got[1], rows)
 
 

@@ -148,9 +148,15 @@ class ScatterReduce(Vertex, Generic[N, KIND]):
                     self.x[at] = joined(self.x[at], self.update[i * self.cols + c], KIND)
 
 
+def missing(T):
+    """What stands for an element that is not there."""
+    return nan(T) if is_float(T) else cast(0, T)
+
+
 @vertex
 class SelectFromRow(Vertex, Generic[T]):
-    """out[i] = x[i][index[i]], rows of `cols` elements; 0 where the index is outside the row."""
+    """out[i] = x[i][index[i]], rows of `cols` elements; 0 where the index is -1, and where it is
+    outside the row NaN, of integers 0."""
 
     out: Output[Vector[T]]
     x: Input[Vector[T]]
@@ -162,13 +168,16 @@ class SelectFromRow(Vertex, Generic[T]):
             k = self.index[i]
             if k >= 0 and k < self.cols:
                 self.out[i] = self.x[i * self.cols + k]
-            else:
+            elif k == -1:
                 self.out[i] = cast(0, T)
+            else:
+                self.out[i] = missing(T)
 
 
 @vertex
 class UpdateInRow(Vertex, Generic[T]):
-    """x[i][index[i]] = value[i], rows of `cols` elements; an index outside changes nothing."""
+    """x[i][index[i]] = value[i], rows of `cols` elements; an index of -1 changes nothing, another
+    one outside makes its row NaN, of integers 0."""
 
     x: InOut[Vector[T]]
     value: Input[Vector[T, ONE_PTR]]
@@ -180,6 +189,28 @@ class UpdateInRow(Vertex, Generic[T]):
             k = self.index[i]
             if k >= 0 and k < self.cols:
                 self.x[i * self.cols + k] = self.value[i]
+            elif k != -1:
+                for c in range(self.cols):
+                    self.x[i * self.cols + c] = missing(T)
+
+
+@vertex
+class DecrementInRow(Vertex, Generic[N]):
+    """As UpdateInRow, the element becomes less by 1."""
+
+    x: InOut[Vector[N]]
+    index: Input[Vector[i32]]
+    cols: i32
+
+    def compute(self) -> None:
+        for i in range(len(self.index)):
+            k = self.index[i]
+            if k >= 0 and k < self.cols:
+                at = i * self.cols + k
+                self.x[at] = self.x[at] - cast(1, N)
+            elif k != -1:
+                for c in range(self.cols):
+                    self.x[i * self.cols + c] = missing(N)
 
 
 @vertex
