@@ -92,7 +92,7 @@ class Grid:
     groups: int = 1
 
 
-@dataclass
+@dataclass(eq=False)
 class Costs:
     """Prices on a target whose data lies on `ipus` IPUs with `tiles` tiles together."""
 

@@ -1,4 +1,8 @@
-"""top_k, sort, arg_max, arg_min, running sums: one vertex walks a row."""
+"""top_k, sort, arg_max, arg_min, running sums: one vertex walks a row, or a piece of it.
+
+The k best of long rows are the k best of those of their pieces. The place of the best alone comes
+from two reductions where that takes fewer cycles: what is best, and where that is.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,17 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from poplar_py.poplar import concat, program
+from poplar_py.poplar import program
+from poplar_py.poplar.arrays import offsets_of
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.errors import TensorIndexError
 from poplar_py.poplar.faults import fail
+from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.offsets import axis_of
+from poplar_py.popops.reduction import reduce
+from poplar_py.popops.search_cost import reductions_pay, top_k_pieces
 from poplar_py.poputil.boxes import grid_boxes, rows_per_vertex
 from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import interval_mapping, place_near
@@ -22,8 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["arg_max", "arg_min", "cumulative", "sort", "top_k"]
 
-ROW = 16384
-"""Longest row that one vertex sorts; longer ones are cut and the winners sorted again."""
+Ints = npt.NDArray[np.int64]
 
 
 def _last(x: Tensor, axis: int) -> tuple[Tensor, tuple[int, ...]]:
@@ -62,8 +70,32 @@ def top_k(
     if prod(shape) == 0:
         return fresh(graph, x.dtype, shape, name), fresh(graph, i32, shape, name)
     rows, others = _last(x, axis)
-    values, index = _rows_top_k(graph, rows, None, k, largest, prog, name)
-    return _back(values, x, axis, others), _back(index, x, axis, others)
+    codelet = f"popops::TopK<{x.dtype.name},{str(largest).lower()}>"
+    if k == 1 and reductions_pay(graph, codelet, x.dtype, rows.shape[0], rows.shape[1]):
+        best, place = _best(graph, x, axis, largest, False, prog, name)
+        return best.reshape(shape), place.reshape(shape)
+    given: Tensor | None = None
+    while True:
+        pieces = top_k_pieces(graph, codelet, x.dtype, rows.shape[0], rows.shape[1], k)
+        rows, given = _top_k_step(graph, rows, given, pieces, k, codelet, prog, name)
+        if pieces == 1:
+            return _back(rows, x, axis, others), _back(given, x, axis, others)
+
+
+def _best(
+    graph: Graph, x: Tensor, axis: int, largest: bool, last: bool, prog: program.Sequence, name: str
+) -> tuple[Tensor, Tensor]:
+    """The best element along `axis`, which goes, and the first (last) place that holds it; NaN is
+    the best of all."""
+    n = x.shape[axis]
+    best = reduce(graph, x, (axis,), "max" if largest else "min", prog, f"{name}/best")
+    column = best.reshape((*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    places = graph.add_constant(i32, (n,), np.arange(n), f"{name}/places", mapping="linear")
+    places = places.reshape((*([1] * axis), n, *([1] * (x.rank - axis - 1))))
+    same = "or(eq($0,$1),ne($0,$0))" if x.dtype.is_float else "eq($0,$1)"
+    text = f"select({same},$2,cast(c({-1 if last else n}),i32))"
+    found = map_expr(graph, text, [x, column, places], prog, f"{name}/same", i32)
+    return best, reduce(graph, found, (axis,), "max" if last else "min", prog, f"{name}/place")
 
 
 def sort(
@@ -73,68 +105,49 @@ def sort(
     return top_k(graph, x, x.shape[axis_of(x, axis)], axis, False, prog, name or "sort")
 
 
-def _rows_top_k(
-    graph: Graph,
-    rows: Tensor,
-    given: Tensor | None,
-    k: int,
-    largest: bool,
-    prog: program.Sequence,
-    name: str,
-) -> tuple[Tensor, Tensor]:
-    n = rows.shape[1]
-    if n <= ROW or 2 * k > n:
-        return _top_k_step(graph, rows, given, 0, k, largest, prog, name)
-    values: list[Tensor] = []
-    places: list[Tensor] = []
-    step = max(ROW, 2 * k)
-    for begin in range(0, n, step):
-        end = min(begin + step, n)
-        part = rows.slice(begin, end, 1)
-        names = None if given is None else given.slice(begin, end, 1)
-        best = min(k, end - begin)
-        v, i = _top_k_step(graph, part, names, begin, best, largest, prog, name)
-        values.append(v)
-        places.append(i)
-    joined, index = concat(values, 1), concat(places, 1)
-    return _rows_top_k(graph, joined, index, k, largest, prog, name)
-
-
 def _top_k_step(
     graph: Graph,
     rows: Tensor,
     given: Tensor | None,
-    base: int,
+    pieces: int,
     k: int,
-    largest: bool,
+    codelet: str,
     prog: program.Sequence,
     name: str,
 ) -> tuple[Tensor, Tensor]:
+    """The k best of every piece of every row, [rows, pieces * k], and their places."""
     count, n = rows.shape
-    lo, size = grid_boxes((count,), (rows_per_vertex(count, n, graph.num_tiles),))
-    begin, end = lo[:, 0], lo[:, 0] + size[:, 0]
-    tile = place_near(graph, rows.flatten(), begin * n)
-    mapping = interval_mapping(size[:, 0] * k, tile)
-    values = graph.add_variable(rows.dtype, (count, k), name, mapping=mapping)
-    index = graph.add_variable(i32, (count, k), f"{name}/index", mapping=mapping)
-    none = np.zeros(len(tile) + 1, np.int64)
-    if given is None:
-        names = Edges.from_runs(none[:1], none[:0], none[:0], i32)
-        nested = Edges.nested(none, names)
-    else:
-        names = Edges.flat(given.flatten(), begin * n, end * n)
-        nested = Edges.nested(np.arange(len(tile) + 1), names)
+    many = rows_per_vertex(count, n, graph.num_tiles, 1) if pieces == 1 else 1
+    cut = np.arange(pieces + 1, dtype=np.int64) * n // pieces
+    row = np.repeat(np.arange(0, count, many, dtype=np.int64), pieces)
+    piece = np.tile(np.arange(pieces, dtype=np.int64), len(row) // pieces)
+    held = np.minimum(many, count - row)
+    begin, length = row * n + cut[piece], cut[piece + 1] - cut[piece]
+    end = begin + held * length
+    tile = place_near(graph, rows.flatten(), begin)
+    mapping = interval_mapping(held * k, tile)
+    values = graph.add_variable(rows.dtype, (count, pieces * k), name, mapping=mapping)
+    index = graph.add_variable(i32, (count, pieces * k), f"{name}/index", mapping=mapping)
+    made = offsets_of(held * k)
     edges = {
-        "values": Edges.flat(values.flatten(), begin * k, end * k),
-        "index": Edges.flat(index.flatten(), begin * k, end * k),
-        "x": Edges.flat(rows.flatten(), begin * n, end * n),
-        "given": nested,
+        "values": Edges.flat(values.flatten(), made[:-1], made[1:]),
+        "index": Edges.flat(index.flatten(), made[:-1], made[1:]),
+        "x": Edges.flat(rows.flatten(), begin, end),
+        "given": _places(given, begin, end),
     }
-    codelet = f"popops::TopK<{rows.dtype.name},{str(largest).lower()}>"
+    state = {"n": length.astype(np.int32), "k": k, "base": cut[piece].astype(np.int32)}
     cs = graph.add_compute_set(name)
-    graph.add_vertices(cs, codelet, tile, edges, {"n": n, "k": k, "base": base}, name=name)
+    graph.add_vertices(cs, codelet, tile, edges, state, name=name)
     prog.add(program.Execute(cs))
     return values, index
+
+
+def _places(given: Tensor | None, begin: Ints, end: Ints) -> Edges:
+    """The places of the elements of every vertex, where they are not their numbers."""
+    if given is not None:
+        return Edges.nested(np.arange(len(begin) + 1), Edges.flat(given.flatten(), begin, end))
+    none = np.zeros(len(begin) + 1, np.int64)
+    return Edges.nested(none, Edges.from_runs(none[:1], none[:0], none[:0], i32))
 
 
 def arg_max(
@@ -162,6 +175,9 @@ def _arg_best(
         fail(TensorIndexError, f"the best of no elements: axis {axis} of {list(x.shape)}")
     rows, _ = _last(x, axis)
     count, n = rows.shape
+    codelet = f"popops::ArgBest<{x.dtype.name},{str(largest).lower()},{str(last).lower()}>"
+    if reductions_pay(graph, codelet, x.dtype, count, n):
+        return _best(graph, x, axis, largest, last, prog, name)[1].reshape(shape)
     lo, size = grid_boxes((count,), (rows_per_vertex(count, n, graph.num_tiles),))
     begin, end = lo[:, 0], lo[:, 0] + size[:, 0]
     tile = place_near(graph, rows.flatten(), begin * n)
@@ -170,9 +186,7 @@ def _arg_best(
         "out": Edges.flat(out, begin, end),
         "x": Edges.flat(rows.flatten(), begin * n, end * n),
     }
-    flags = f"{str(largest).lower()},{str(last).lower()}"
     cs = graph.add_compute_set(name)
-    codelet = f"popops::ArgBest<{x.dtype.name},{flags}>"
     graph.add_vertices(cs, codelet, tile, edges, {"n": n, "cols": 1}, name=name)
     prog.add(program.Execute(cs))
     return out.reshape(shape)

@@ -269,6 +269,49 @@ def test_top_k(shape: tuple[int, ...], k: int, axis: int, largest: bool) -> None
     )
 
 
+@pytest.mark.parametrize("dtype", [f32, f16, i32, u8], ids=str)
+@pytest.mark.parametrize("shape", [(3, 900), (1, 6000), (40, 300)])
+def test_searches_on_all_tiles(shape: tuple[int, int], dtype: DType) -> None:
+    """Long rows of many equal elements: the first, and the last, of the best; best first."""
+    array = np.random.default_rng(5).integers(0, 50, shape).astype(dtype.numpy)
+    key = array.astype(np.int64)
+    p = Program(100)
+    x = p.input(array)
+    firsts = [f(p.graph, x, 1, p.prog) for f in (popops.arg_max, popops.arg_min)]
+    lasts = [f(p.graph, x, 1, p.prog, last=True) for f in (popops.arg_max, popops.arg_min)]
+    best = [*popops.top_k(p.graph, x, 1, 1, True, p.prog)]
+    few = [*popops.top_k(p.graph, x, 7, 1, False, p.prog)]
+    got = p.run(*firsts, *lasts, *best, *few)
+    wanted = [key.argmax(1), key.argmin(1)]
+    wanted += [shape[1] - 1 - f(key[:, ::-1], 1) for f in (np.argmax, np.argmin)]
+    order = np.argsort(key, 1, kind="stable")[:, :7]
+    wanted += [key.max(1)[:, None], key.argmax(1)[:, None]]
+    wanted += [np.take_along_axis(key, order, 1), order]
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(g.astype(np.int64), w)
+
+
+def test_the_best_of_nans() -> None:
+    array = normal(3, 2000)
+    array[0, [70, 900]], array[2, :] = np.nan, np.inf
+    p = Program(100)
+    x = p.input(array)
+    got = p.run(
+        popops.arg_max(p.graph, x, 1, p.prog), popops.arg_min(p.graph, x, 1, p.prog, last=True)
+    )
+    np.testing.assert_array_equal(got[0], array.argmax(1))
+    assert got[1].tolist() == [900, int(array[1].argmin()), 1999]
+
+
+@pytest.mark.parametrize(("k", "most"), [(1, 5000), (5, 360_000)])
+def test_cycles_of_searches(k: int, most: int) -> None:
+    p = Program(1472)
+    x = p.graph.add_variable(f32, (16, 1000), "x", mapping="linear")
+    for i, t in enumerate(popops.top_k(p.graph, x, k, 1, True, p.prog)):
+        p.graph.create_host_read(f"out{i}", t)
+    assert cycles_of(p) <= most
+
+
 def test_top_k_of_long_rows() -> None:
     array = normal(2, 40000)
     order = np.argsort(-array, 1, kind="stable")[:, :5]
