@@ -7,8 +7,9 @@ stores move 8 bytes; addresses that follow loop counters are post-incremented fo
 functions are those of PopLibs' published cycle estimators (per element, 2 floats or 4 halves
 a step); figures marked "own" are estimates.
 
-Trip counts follow from field sizes and state, so that cycles are a NumPy function of them. What
-depends on data is taken as follows: the dearer branch of an `if`, `NOMINAL_TRIPS` rounds of a loop.
+Trip counts follow from field sizes and state, so that cycles are a NumPy function of them, also for
+a `while` that counts (see `counted`). What depends on data is taken as follows: the dearer branch of
+an `if`, `NOMINAL_TRIPS` rounds of a loop.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from poplar_py.codelets.codelet_ir import (
     walk_expr,
     walk_stmts,
 )
+from poplar_py.codelets.counted import counted_while
 from poplar_py.codelets.cycle_sizes import SizeEnv, select_values
 from poplar_py.codelets.depth import deep
 from poplar_py.codelets.issue_cost import FUNCTION_BYTES, Cost, ExprCost, issue
@@ -169,7 +171,11 @@ class IssueModel:
             return Node("if", 1.0, "", s.args, 1, body, orelse)
         if s.op == "block":
             return Node("block", 0.0, body=body)
-        return Node("while", LOOP_ROUND, body=body)
+        counted = counted_while(s)
+        if counted is None:
+            return Node("while", LOOP_ROUND, body=body)
+        name, bounds = str(counted.counter.attr[0]), (counted.counter, counted.stop)
+        return Node("for", LOOP_ROUND, name, bounds, counted.step, body)
 
     def _statement(self, s: Stmt, cost: Cost) -> None:
         match s.op:
@@ -227,9 +233,9 @@ class IssueModel:
         else:
             trips = np.maximum(0.0, np.ceil((stop - start) / node.step))
             env.locals[node.name] = start + node.step * np.maximum(trips - 1, 0) / 2
-        return np.where(trips > 0, LOOP_SETUP, 1) + trips * (
-            node.cycles + self._run(node.body, env)
-        )
+        rounds = trips * (node.cycles + self._run(node.body, env))
+        env.locals[node.name] = None if start is None else start + node.step * trips
+        return np.where(trips > 0, LOOP_SETUP, 1) + rounds
 
     def _run_if(self, node: Node, env: SizeEnv) -> Any:
         cond = env.value(node.exprs[0])
@@ -264,7 +270,7 @@ def _wanted_locals(body: list[Stmt]) -> set[str]:
     for stmt in walk_stmts(body):
         if stmt.op == "assign" and not stmt.args[0].ty.ref:
             assigns.setdefault(str(stmt.attr[0]), []).append(stmt.args[0])
-        if stmt.op in ("for", "if"):
+        if stmt.op in ("for", "if") or counted_while(stmt) is not None:
             for arg in stmt.args:
                 wanted |= set(_local_names(arg))
     queue = list(wanted)

@@ -103,6 +103,38 @@ def test_strided_rounds_are_counted_in_the_cycles() -> None:
     assert cycles[2] < cycles[1] < cycles[0]
 
 
+EVERY = "for i in range(len(self.y)):\n    {}"
+WHILES = {
+    "i = 0\nwhile i < len(self.y):\n    {}\n    i += 1": EVERY,
+    "i = len(self.y) - 1\nwhile i >= 0:\n    {}\n    i -= 1": EVERY,
+    "i = 2\nwhile i <= self.n:\n    {}\n    i += 3": "for i in range(2, self.n + 1, 3):\n    {}",
+    "i = u32(0)\nwhile i != self.n:\n    {}\n    i += 1": "for i in range(self.n):\n    {}",
+}
+
+
+@pytest.mark.parametrize("loop", WHILES)
+def test_whiles_that_count_cost_their_rounds(loop: str) -> None:
+    """As many cycles as the `for` of the same rounds, but for the counter."""
+    cycles = []
+    for text in (loop, WHILES[loop]):
+        body = text.format("self.y[i] = exp(self.y[i])")
+        codelet = compiled(vertex(body, "y: InOut[Vector[f32]]; n: u32"), "V")
+        sizes, state = {"y": np.array([100, 400])}, {"n": np.array([100, 400])}
+        cycles.append(codelet.cycles(sizes, state).astype(float))
+    rounds = cycles[1][1] / 9
+    assert abs(cycles[0] - cycles[1]).max() <= 4 * rounds
+    assert cycles[0][1] > 3.5 * cycles[0][0]
+
+
+def test_whiles_on_data_keep_the_nominal_rounds() -> None:
+    moved = "i = 0\nn = len(self.y)\nwhile i < n:\n    self.y[i] = 1.0\n    i += 1\n    n -= 1"
+    loaded = "i = 0\nwhile self.y[i] > 0.0:\n    i += 1"
+    for body in (moved, loaded):
+        codelet = compiled(vertex(body, "y: InOut[Vector[f32]]"), "V")
+        cycles = codelet.cycles({"y": np.array([10, 1000])}, {})
+        assert cycles[0] == cycles[1]
+
+
 FORMS = {
     "a = b = self.x[0]\nself.y[0] = a + b": 2.0,
     "(a, b), c = (self.x[0], self.x[1]), 4.0\nself.y[0] = a + b * c": 9.0,
