@@ -38,6 +38,8 @@ __all__ = ["IssueModel", "Sizes"]
 Array = np.ndarray[Any, Any]
 Sizes = dict[str, Array]
 NOMINAL_TRIPS = 8
+MOST = 2.0**53
+"""Rounds and cycles beyond which a figure means nothing: state may hold any value."""
 WORKERS = 6
 VERTEX_OVERHEAD = 8  # own: entry, exit, fetching the state
 SUPERVISOR_OVERHEAD = 11  # basicOpSupervisorOverhead of PopLibs
@@ -231,7 +233,8 @@ class IssueModel:
             env.locals[node.name] = None
             trips: Any = np.float64(NOMINAL_TRIPS)
         else:
-            trips = np.maximum(0.0, np.ceil((stop - start) / node.step))
+            trips = np.clip(np.ceil((stop - start) / node.step), 0.0, MOST)
+            trips = np.where(np.isnan(trips), NOMINAL_TRIPS, trips)  # an unknown size is NaN
             env.locals[node.name] = start + node.step * np.maximum(trips - 1, 0) / 2
         rounds = trips * (node.cycles + self._run(node.body, env))
         env.locals[node.name] = None if start is None else start + node.step * trips
@@ -254,7 +257,7 @@ class IssueModel:
 
 
 def _whole(cycles: Array) -> Array:
-    return np.ceil(cycles - 1e-6).astype(np.int64)
+    return np.ceil(np.minimum(cycles, MOST) - 1e-6).astype(np.int64)
 
 
 def _field_words(f: Field) -> int:

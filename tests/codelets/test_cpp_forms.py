@@ -135,6 +135,26 @@ def test_whiles_on_data_keep_the_nominal_rounds() -> None:
         assert cycles[0] == cycles[1]
 
 
+ROUNDS_OF_ANY_STATE = {
+    "for i in range(i32(self.f)):\n    self.y[i] = 1.0": [np.nan, np.inf, -np.inf, 3e38],
+    "for i in range(self.n):\n    for j in range(self.n):\n        self.y[i] = 1.0": [2**62, -1],
+    "for i in range(0, self.n, self.n):\n    self.y[i] = 1.0": [0, -(2**62)],
+    "for i in range(self.n * self.n * self.n):\n    self.y[i] = 1.0": [2**62],
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("body", ROUNDS_OF_ANY_STATE)
+def test_cycles_of_any_state(body: str) -> None:
+    """State that makes no sense gives a figure, without a word of NumPy's."""
+    codelet = compiled(vertex(body, "y: Output[Vector[f32]]; n: i64; f: f32"), "V")
+    for value in ROUNDS_OF_ANY_STATE[body]:
+        state = {"n": np.array([0 if isinstance(value, float) else value])}
+        state["f"] = np.array([float(value)])
+        cycles = codelet.cycles({"y": np.array([4.0])}, state)
+        assert 0 < cycles[0] <= 2**53
+
+
 FORMS = {
     "a = b = self.x[0]\nself.y[0] = a + b": 2.0,
     "(a, b), c = (self.x[0], self.x[1]), 4.0\nself.y[0] = a + b * c": 9.0,
