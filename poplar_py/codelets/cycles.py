@@ -7,9 +7,9 @@ stores move 8 bytes; addresses that follow loop counters are post-incremented fo
 functions are those of PopLibs' published cycle estimators (per element, 2 floats or 4 halves
 a step); figures marked "own" are estimates.
 
-Trip counts follow from field sizes and state, so that cycles are a NumPy function of them, also for
-a `while` that counts (see `counted`). What depends on data is taken as follows: the dearer branch of
-an `if`, `NOMINAL_TRIPS` rounds of a loop.
+Trip counts follow from field sizes and state, so that cycles are a NumPy function of them, also
+for a `while` that counts (see `counted`). What depends on data is taken as follows: the dearer
+branch of an `if`, `NOMINAL_TRIPS` rounds of a loop.
 """
 
 from __future__ import annotations
