@@ -29,6 +29,7 @@ from poplar_py.poplin.wide import fold_wide_kernel
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.fill import fill
 from poplar_py.poputil.layout import fresh
+from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
@@ -163,7 +164,7 @@ def _three_dims(params: ConvForm) -> ConvForm:
     """The same convolution with leading spatial dims of size 1, three in all."""
     extra = 3 - params.rank
     if extra < 0:
-        raise ShapeError(f"convolutions have one to three spatial dims, not {params.rank}")
+        refuse(ShapeError, f"convolutions have one to three spatial dims, not {params.rank}")
     one, zero = (1,) * extra, (0,) * extra
     return ConvForm(
         one + params.strides,
@@ -213,6 +214,10 @@ def conv_transpose(
     upper pad extends it too).
     """
     extend = tuple(output_padding or (0,) * params.rank)
+    if len(w.shape) != params.rank + 2 or len(extend) != params.rank:
+        refuse(ShapeError, f"transposed over {params.rank} dims: w {tuple(w.shape)}, {extend}")
+    if w.shape[0] % params.groups:
+        refuse(ShapeError, f"{params.groups} groups of the channels of w {tuple(w.shape)}")
     if _tiles_without_overlap(w.shape[2:], params, extend):
         return _scattered_points(
             graph, x, w, bias, params.strides, prog, name, epilogue, out_dtype, tiles

@@ -24,6 +24,7 @@ from poplar_py.poplin.place import spread
 from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.blocked import LANES, add_blocked, blocks_of
 from poplar_py.poputil.layout import mapping_of
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, f16, f32
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _mat_mul_operand(
     graph: Graph, dtype: DType, a: tuple[int, ...], b: tuple[int, ...], name: str, left: bool
 ) -> Tensor:
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        raise ShapeError(f"matrices {a} and {b} cannot be multiplied")
+        refuse(ShapeError, f"matrices {a} and {b} cannot be multiplied")
     shape = a if left else b
     if 0 in (*a, *b):
         return graph.add_variable(dtype, shape, name, mapping="linear")
@@ -306,7 +307,12 @@ def _row_weights(
 
 
 def create_biases(graph: Graph, activations: Tensor, name: str = "biases") -> Tensor:
-    """A variable [O] for the biases of activations [N, O, *spatial]: 16 on a tile of theirs."""
+    """A variable [O] for the biases of activations [N, O, *spatial]: 16 on a tile of theirs.
+
+    Raises ShapeError.
+    """
+    if activations.rank < 2:
+        refuse(ShapeError, f"activations [N, O, ..], not {list(activations.shape)}")
     outs = activations.shape[1]
     sizes = np.array(_sixteens(outs), np.int64)
     if 0 in activations.shape:

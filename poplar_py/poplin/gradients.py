@@ -25,6 +25,7 @@ from poplar_py.popops.fill import fill
 from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.blocked import LANES, add_blocked, blocked_base, blocks_of
 from poplar_py.poputil.layout import fresh
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import f32
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def calculate_weight_deltas(
     """
     full = params.validate()
     if tuple(z_deltas.shape) != full.output_shape():
-        raise ShapeError(f"z_deltas {z_deltas.shape}; the parameters say {full.output_shape()}")
+        refuse(ShapeError, f"z_deltas {z_deltas.shape}; the parameters say {full.output_shape()}")
     shape, dtype = full.weights_shape(), full.input_type
     joined = (shape[0] * shape[1], *shape[2:])
     weights = fresh(graph, dtype, joined, name)
@@ -233,7 +234,7 @@ class FullyConnectedParams:
         }
         for name, t in tensors.items():
             if tuple(t.shape) != shapes[name]:
-                raise ShapeError(f"{name} {tuple(t.shape)}; the layer says {shapes[name]}")
+                refuse(ShapeError, f"{name} {tuple(t.shape)}; the layer says {shapes[name]}")
 
 
 def fully_connected(

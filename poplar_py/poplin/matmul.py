@@ -25,6 +25,7 @@ from poplar_py.poplin.place import TileRange, spread, tile_range, within
 from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.blocked import LANES, add_blocked
 from poplar_py.poputil.poplar_order import poplar_order, product_order
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import f16, f32
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _by_blocks(
 def _shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
     """Broadcast batch dims, M, K, N; raises ShapeError."""
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        raise ShapeError(f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
+        refuse(ShapeError, f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
     try:
         batch = np.broadcast_shapes(tuple(a[:-2]), tuple(b[:-2]))
     except ValueError as error:

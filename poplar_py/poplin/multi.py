@@ -14,6 +14,7 @@ from poplar_py.poplin.convolution import convolution
 from poplar_py.poplin.create import create_input, create_weights
 from poplar_py.poplin.flops import get_fwd_flops
 from poplar_py.poplin.place import TileRange
+from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import ComputeSet, Graph, Tensor
@@ -41,7 +42,7 @@ def _shares(graph: Graph, params: Items[ConvParams]) -> list[TileRange]:
     """Tiles for each convolution by its operations, one at least. Raises OptionError."""
     count, tiles = len(params), graph.num_tiles
     if count > tiles:
-        raise OptionError(f"{count} convolutions side by side on {tiles} tiles")
+        refuse(OptionError, f"{count} convolutions side by side on {tiles} tiles")
     work = np.array([max(get_fwd_flops(p), 1) for p in params], np.float64)
     ends = np.floor(np.cumsum(work) / work.sum() * (tiles - count) + 0.5).astype(np.int64)
     ends += np.arange(1, count + 1)
@@ -49,18 +50,33 @@ def _shares(graph: Graph, params: Items[ConvParams]) -> list[TileRange]:
     return [TileRange(int(a), int(b - a)) for a, b in zip(first, ends, strict=True)]
 
 
+def _member(graph: Graph, params: Items[ConvParams], index: int) -> tuple[ConvParams, TileRange]:
+    """One of the convolutions and its tiles."""
+    if not 0 <= index < len(params):
+        refuse(OptionError, f"convolution {index} of {len(params)}", "count from 0")
+    return params[index], _shares(graph, params)[index]
+
+
 def multi_create_input(
     graph: Graph, params: Items[ConvParams], index: int, name: str = "input"
 ) -> Tensor:
-    """As `create_input` for convolution `index` of those that will run at once."""
-    return create_input(graph, params[index], name, tiles=_shares(graph, params)[index])
+    """As `create_input` for convolution `index` of those that will run at once.
+
+    Raises OptionError.
+    """
+    one, tiles = _member(graph, params, index)
+    return create_input(graph, one, name, tiles=tiles)
 
 
 def multi_create_weights(
     graph: Graph, params: Items[ConvParams], index: int, name: str = "weights"
 ) -> Tensor:
-    """As `create_weights` for convolution `index` of those that will run at once."""
-    return create_weights(graph, params[index], name, tiles=_shares(graph, params)[index])
+    """As `create_weights` for convolution `index` of those that will run at once.
+
+    Raises OptionError.
+    """
+    one, tiles = _member(graph, params, index)
+    return create_weights(graph, one, name, tiles=tiles)
 
 
 def multi_convolution(

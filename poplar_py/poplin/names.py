@@ -12,6 +12,7 @@ from poplar_py.poplin.convolution import convolution
 from poplar_py.poplin.gradients import add_scaled
 from poplar_py.poplin.matmul import mat_mul
 from poplar_py.popops.elementwise import map_in_place
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, f32
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ __all__ = [
 def _grouped(*operands: Tensor) -> None:
     for t in operands:
         if t.rank != 3:
-            raise ShapeError(f"a grouped matrix is [groups, rows, columns], not {list(t.shape)}")
+            refuse(ShapeError, f"a grouped matrix is [groups, rows, columns], not {list(t.shape)}")
     if len({t.shape[0] for t in operands}) != 1:
-        raise ShapeError(f"groups differ: {[t.shape[0] for t in operands]}")
+        refuse(ShapeError, f"groups differ: {[t.shape[0] for t in operands]}")
 
 
 def mat_mul_grouped(
@@ -104,7 +105,9 @@ def transpose_grouped_matrix(t: Tensor) -> Tensor:
 def add_bias(
     graph: Graph, activations: Tensor, biases: Tensor, prog: Sequence, name: str = "bias"
 ) -> None:
-    """activations [N, O, *spatial] += biases [O], in place."""
+    """activations [N, O, *spatial] += biases [O], in place. Raises ShapeError."""
+    if activations.rank < 2 or tuple(biases.shape) != tuple(activations.shape[1:2]):
+        refuse(ShapeError, f"biases {list(biases.shape)} for {list(activations.shape)}")
     column = biases.reshape((biases.numel, *(1,) * (activations.rank - 2)))
     map_in_place(graph, "add($0,$1)", [activations, column], prog, name)
 
@@ -137,8 +140,11 @@ def weights_transpose_chans_flip_xy(w: Tensor, *, grouped: bool = False) -> Tens
 def linspace(
     graph: Graph, dtype: DType, left: float, right: float, count: int, name: str = "linspace"
 ) -> Tensor:
-    """`count` evenly spaced constants from left to right, both included."""
-    values = np.linspace(left, right, count).astype(dtype.numpy)
+    """`count` evenly spaced constants from left to right, both included. Raises ShapeError."""
+    if count < 0:
+        refuse(ShapeError, f"{count} numbers from {left} to {right}")
+    with np.errstate(over="ignore"):  # numbers that the type does not hold are infinite
+        values = np.linspace(left, right, count).astype(dtype.numpy)
     return graph.add_constant(dtype, (count,), values, name, "linear")
 
 
@@ -152,7 +158,12 @@ def meshgrid2d(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 def triangular_mask(
     graph: Graph, n: int, lower: bool = True, dtype: DType = f32, name: str = "mask"
 ) -> Tensor:
-    """A constant [n, n] of ones on and below the diagonal (above it with lower=False)."""
+    """A constant [n, n] of ones on and below the diagonal (above it with lower=False).
+
+    Raises ShapeError.
+    """
+    if not 0 <= n <= 1 << 16:
+        refuse(ShapeError, f"a mask of {n} rows", "from 0 to 65,536 rows")
     ones = np.ones((n, n), dtype.numpy)
     values = np.tril(ones) if lower else np.triu(ones)
     return graph.add_constant(dtype, (n, n), values, name, "linear")

@@ -7,12 +7,14 @@ Sums of f16 are taken in f32.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplin.create import create_biases
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.reduction import reduce
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import sum_type
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def _dims(acts: Tensor) -> list[int]:
 def _column(acts: Tensor, t: Tensor) -> Tensor:
     """A tensor [C] for an expression with acts [N, C, *spatial]."""
     if acts.rank < 2 or tuple(t.shape) != (acts.shape[1],):
-        raise ShapeError(f"{tuple(t.shape)} for the channels of {tuple(acts.shape)}")
+        refuse(ShapeError, f"{tuple(t.shape)} for the channels of {tuple(acts.shape)}")
     return t.reshape((t.numel, *(1,) * (acts.rank - 2)))
 
 
@@ -71,10 +73,12 @@ def norm_statistics(
     """(mean, 1 / sqrt(variance + eps)), each [C] in the type of acts.
 
     The variance is that of the centred elements; divided by their number, less one with
-    `unbiased_var_estimate`.
+    `unbiased_var_estimate`. Raises ShapeError.
     """
+    if acts.rank < 2:
+        refuse(ShapeError, f"activations [N, C, ..], not {list(acts.shape)}")
     acc = sum_type(acts.dtype)
-    count = acts.numel // acts.shape[1]
+    count = prod(acts.shape[d] for d in _dims(acts))
     mean = reduce(graph, acts, _dims(acts), "mean", prog, f"{name}/mean", acc)
     text = f"sub(cast($0,{acc.name}),$1)"
     parts = [acts, _column(acts, mean)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poputil.refuse import refuse
 
 __all__ = ["ConvForm"]
 
@@ -27,6 +28,13 @@ class ConvForm:
     input_dilations: Sizes
     groups: int = 1
 
+    def __post_init__(self) -> None:
+        lists = (self.pads_lower, self.pads_upper, self.dilations, self.input_dilations)
+        if any(len(t) != self.rank for t in lists):
+            refuse(ShapeError, f"a number for each of {self.rank} dims: {self}")
+        if min((*self.strides, *self.dilations, *self.input_dilations, self.groups)) < 1:
+            refuse(ShapeError, f"strides, dilations and groups of at least 1: {self}")
+
     @staticmethod
     def of(
         rank: int,
@@ -40,7 +48,9 @@ class ConvForm:
         """Parameters from ONNX-like attributes: `pads` lists lower pads, then upper ones."""
         pad = tuple(pads) if pads is not None else (0,) * (2 * rank)
         if len(pad) != 2 * rank:
-            raise ShapeError(f"{2 * rank} pads are needed for {rank} spatial dims, not {len(pad)}")
+            refuse(
+                ShapeError, f"{2 * rank} pads are needed for {rank} spatial dims, not {len(pad)}"
+            )
         params = ConvForm(
             _sizes(strides, rank, "strides"),
             pad[:rank],
@@ -50,7 +60,7 @@ class ConvForm:
             groups,
         )
         if groups < 1:
-            raise ShapeError(f"a convolution needs at least one group, not {groups}")
+            refuse(ShapeError, f"a convolution needs at least one group, not {groups}")
         return params
 
     @property
@@ -75,7 +85,8 @@ class ConvForm:
         for size, k, d, s in rows:
             reach = (k - 1) * d + 1
             if size < reach:
-                raise ShapeError(
+                refuse(
+                    ShapeError,
                     f"a kernel that reaches over {reach} does not fit an input of {size} with pads",
                     remedy="pad the input or use a smaller kernel",
                 )
@@ -86,9 +97,10 @@ class ConvForm:
         """[N, O, *spatial] from x [N, C, *spatial] and w [O, C/groups, *kernel]; checks them."""
         rank = self.rank
         if len(x) != rank + 2 or len(w) != rank + 2:
-            raise ShapeError(f"convolution over {rank} dims of x {tuple(x)} and w {tuple(w)}")
+            refuse(ShapeError, f"convolution over {rank} dims of x {tuple(x)} and w {tuple(w)}")
         if x[1] != w[1] * self.groups or w[0] % self.groups:
-            raise ShapeError(
+            refuse(
+                ShapeError,
                 f"channels do not fit: x {tuple(x)}, w {tuple(w)}, {self.groups} groups",
                 remedy="w must be [outputs, inputs / groups, ...], outputs a multiple of groups",
             )
@@ -99,5 +111,5 @@ def _sizes(values: Sequence[int] | None, rank: int, what: str) -> Sizes:
     if values is None:
         return (1,) * rank
     if len(values) != rank or min(values, default=1) < 1:
-        raise ShapeError(f"{what} {tuple(values)} must be {rank} numbers of at least 1")
+        refuse(ShapeError, f"{what} {tuple(values)} must be {rank} numbers of at least 1")
     return tuple(int(v) for v in values)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import Mapping, Tensor, concat
+from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph
@@ -85,7 +86,8 @@ def within(tiles: TileRange, share: float | None) -> TileRange:
     if share is None:
         return tiles
     if not 0 <= share <= 1:
-        raise OptionError(
+        refuse(
+            OptionError,
             f"a share of memory of {share:g} is not between 0 and 1",
             remedy="give available_memory_proportion a number between 0 and 1, such as 0.6",
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from poplar_py.diagnostics import ShapeError, TypeMismatch
+from poplar_py.diagnostics import OptionError, ShapeError, TypeMismatch
 from poplar_py.poplar import Edges
 from poplar_py.poplar.program import Copy, Execute, Sequence
 from poplar_py.poplin.matmul import mat_mul
@@ -25,6 +25,7 @@ from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.boxes import grid_boxes
 from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import place_near
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import bool_, f16, f32, f64, i32
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def cholesky(
     """L with a = L L^T, or with `lower` false U with a = U^T U; only that triangle of a is read.
 
     a [.., N, N] is symmetric; where it is not positive definite the result holds NaN. Raises
-    ShapeError.
+    OptionError or ShapeError.
     """
-    n = _square(a)
+    n = _square(a, block_size)
     w = _working(graph, a if lower else _turned(a), prog, name)
     for k in range(0, n, block_size):
         e = min(k + block_size, n)
@@ -84,13 +85,13 @@ def triangular_solve(
     """x with a x = b, or x a = b with `left_side` false; a [.., N, N] is lower or upper triangular.
 
     The other triangle of a is not read, its diagonal neither with `unit_diagonal`. Raises
-    ShapeError.
+    OptionError or ShapeError.
     """
-    n = _square(a)
+    n = _square(a, block_size)
     if not left_side:  # a^T x^T = b^T
         a, b, lower = _turned(a), _turned(b), not lower
     if b.rank != a.rank or b.shape[:-1] != a.shape[:-1]:
-        raise ShapeError(f"a {tuple(a.shape)} and b {tuple(b.shape)} do not fit")
+        refuse(ShapeError, f"a {tuple(a.shape)} and b {tuple(b.shape)} do not fit")
     if not lower:  # from the last row to the first
         a, b = a.reverse(a.rank - 1).reverse(a.rank - 2), b.reverse(b.rank - 2)
     w = _working(graph, a, prog, f"{name}/matrix")
@@ -116,9 +117,9 @@ def lu_factorization(
 ) -> tuple[Tensor, Tensor]:
     """(L, U) with a = L U, L with ones on its diagonal; rows are not exchanged.
 
-    a [.., N, N] needs leading minors that are not 0. Raises ShapeError.
+    a [.., N, N] needs leading minors that are not 0. Raises OptionError or ShapeError.
     """
-    n = _square(a)
+    n = _square(a, block_size)
     w = _working(graph, a, prog, name)
     for k in range(0, n, block_size):
         e = min(k + block_size, n)
@@ -146,7 +147,7 @@ def qr_factorization(
     Householder reflections, one a turn of a loop. Raises ShapeError.
     """
     if a.rank != 2 or 0 in a.shape:
-        raise ShapeError(f"a matrix, not {tuple(a.shape)}")
+        refuse(ShapeError, f"a matrix, not {tuple(a.shape)}")
     m, n = a.shape
     r = _working(graph, a, prog, f"{name}/r").reshape((m, n))
     q = fresh(graph, r.dtype, (m, m), f"{name}/q")
@@ -197,9 +198,11 @@ def _reflect(
 
 
 # ---------------------------------------------------------------------- parts
-def _square(a: Tensor) -> int:
+def _square(a: Tensor, block_size: int) -> int:
     if a.rank < 2 or a.shape[-1] != a.shape[-2] or 0 in a.shape:
-        raise ShapeError(f"square matrices, not {tuple(a.shape)}")
+        refuse(ShapeError, f"square matrices, not {tuple(a.shape)}")
+    if block_size < 1:
+        refuse(OptionError, f"blocks of {block_size} rows", "at least 1")
     return a.shape[-1]
 
 
@@ -211,7 +214,7 @@ def _turned(t: Tensor) -> Tensor:
 def _working(graph: Graph, t: Tensor, prog: Sequence, name: str) -> Tensor:
     """A copy [batch, rows, columns] of t in f32 or f64."""
     if t.dtype not in (f16, f32, f64):
-        raise TypeMismatch(f"solvers take f16, f32 and f64, not {t.dtype}")
+        refuse(TypeMismatch, f"solvers take f16, f32 and f64, not {t.dtype}")
     shape = (prod(t.shape[:-2]), *t.shape[-2:])
     if t.dtype is f16:
         t = map_expr(graph, "cast($0,f32)", [t], prog, f"{name}/wide", f32)

@@ -11,6 +11,7 @@ from poplar_py.popnn.norm import softmax
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place
 from poplar_py.popops.reduction import reduce
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import sum_type
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _text(kind: str) -> str:
     found = ACTIVATIONS.get(kind.lower())
     if found is None:
         names = ", ".join((*ACTIVATIONS, "softmax", "softmax_stable", "softmax_scaled"))
-        raise OptionError(f"there is no activation {kind!r}", remedy=f"use one of {names}")
+        refuse(OptionError, f"there is no activation {kind!r}", remedy=f"use one of {names}")
     return found
 
 

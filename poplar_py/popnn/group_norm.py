@@ -19,6 +19,7 @@ from poplar_py.poplin.norms import (
     norm_whiten,
     normalise,
 )
+from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -96,7 +97,7 @@ def batch_norm_gradients(
 def _grouped(acts: Tensor, groups: int, strided: bool) -> Tensor:
     """Activations as [1, N groups, C / groups, *spatial], a view. Raises ShapeError."""
     if acts.rank < 2 or groups < 1 or acts.shape[1] % groups:
-        raise ShapeError(f"{groups} groups of the channels of {tuple(acts.shape)}")
+        refuse(ShapeError, f"{groups} groups of the channels of {tuple(acts.shape)}")
     n, channels, *spatial = acts.shape
     each = channels // groups
     split = (each, groups) if strided else (groups, each)
@@ -118,7 +119,7 @@ def _apart(view: Tensor, shape: tuple[int, ...], strided: bool) -> Tensor:
 
 def _groups_of(acts: Tensor, statistic: Tensor) -> int:
     if statistic.rank != 1 or not acts.shape[0] or statistic.numel % acts.shape[0]:
-        raise ShapeError(f"statistics {tuple(statistic.shape)} of {tuple(acts.shape)}")
+        refuse(ShapeError, f"statistics {tuple(statistic.shape)} of {tuple(acts.shape)}")
     return statistic.numel // acts.shape[0]
 
 
@@ -150,7 +151,7 @@ def instance_norm_statistics(
     name: str = "instance_statistics",
 ) -> tuple[Tensor, Tensor]:
     """As `group_norm_statistics` with a group for each channel."""
-    groups = acts.shape[1]
+    groups = acts.shape[1] if acts.rank > 1 else 0
     return group_norm_statistics(graph, acts, eps, prog, groups, unbiased_var_estimate, name)
 
 

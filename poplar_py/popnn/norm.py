@@ -12,6 +12,7 @@ import numpy.typing as npt
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.elementwise import map as map_expr
+from poplar_py.popops.offsets import axis_of
 from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.blocked import lane_addresses
 from poplar_py.poputil.boxes import grid_boxes, rows_per_vertex
@@ -32,7 +33,11 @@ ROW = 24576
 def softmax(
     graph: Graph, x: Tensor, axis: int, prog: program.Sequence, name: str = "", *, log: bool = False
 ) -> Tensor:
-    """e^(x - max) / sum of e^(x - max) along `axis` (its logarithm with `log`); f32 inside."""
+    """e^(x - max) / sum of e^(x - max) along `axis` (its logarithm with `log`); f32 inside.
+
+    Negative axes count from the last. Raises TensorIndexError.
+    """
+    axis = axis_of(x, axis)
     name = name or ("log_softmax" if log else "softmax")
     if prod(x.shape) == 0:
         return fresh(graph, x.dtype, x.shape, name)
@@ -85,8 +90,10 @@ def layer_norm(
 ) -> Tensor:
     """(x - mean) / sqrt(variance + eps) * scale + bias over the dims from `axis` on.
 
-    scale and bias broadcast to those dims. Statistics are f32 (f64 for f64).
+    scale and bias broadcast to those dims. Statistics are f32 (f64 for f64). Raises
+    TensorIndexError.
     """
+    axis = axis_of(x, axis)
     name = name or "layer_norm"
     if prod(x.shape) == 0:
         return fresh(graph, x.dtype, x.shape, name)

@@ -18,6 +18,7 @@ from poplar_py.poplin import mat_mul
 from poplar_py.popnn.recurrent import gru_step, lstm_step, rnn_step
 from poplar_py.popnn.steps import Cell, Operand, Step, input_gates, run_steps
 from poplar_py.popops.reduction import reduce
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import f32, f64
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class _Layer:
         if given is None:
             return self.graph.add_constant(like.dtype, like.shape, 0, f"{self.name}/none", "linear")
         if given.shape != like.shape:
-            raise ShapeError(f"a gradient {list(given.shape)} of a last state {list(like.shape)}")
+            refuse(ShapeError, f"a gradient {list(given.shape)} of a last state {list(like.shape)}")
         return given
 
     def back(self, given: Tensor, states: Sequence[Tensor], step: Step) -> Stepped:
@@ -104,7 +105,9 @@ class _Layer:
     def check(self, y_gradient: Tensor) -> None:
         shape = (*self.x.shape[:2], self.r.shape[1])
         if tuple(y_gradient.shape) != shape:
-            raise ShapeError(f"y_gradient {list(y_gradient.shape)}; the layer gives {list(shape)}")
+            refuse(
+                ShapeError, f"y_gradient {list(y_gradient.shape)}; the layer gives {list(shape)}"
+            )
 
 
 def _rows(t: Tensor) -> Tensor:
@@ -333,8 +336,10 @@ def rnn_gradients(
     Raises OptionError or ShapeError.
     """
     if activation not in SLOPES:
-        raise OptionError(
-            f"there is no gradient of {activation!r}", remedy=f"use one of {', '.join(SLOPES)}"
+        refuse(
+            OptionError,
+            f"there is no gradient of {activation!r}",
+            remedy=f"use one of {', '.join(SLOPES)}",
         )
     layer = _Layer(graph, x, w, r, bias, h0, prog, name, reverse)
     layer.check(y_gradient)

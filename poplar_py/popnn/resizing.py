@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.popops.elementwise import map as map_expr
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import f64
 
 if TYPE_CHECKING:
@@ -37,12 +38,13 @@ def resize(
     align_corners or asymmetric. Nearest costs no vertices. Raises OptionError, ShapeError.
     """
     if method not in METHODS or coordinates not in COORDINATES:
-        raise OptionError(
+        refuse(
+            OptionError,
             f"resize method {method!r}, coordinates {coordinates!r}",
             remedy=f"methods: {', '.join(METHODS)}; coordinates: {', '.join(COORDINATES)}",
         )
     if len(sizes) != len(x.shape) - 2 or min((*sizes, *x.shape[2:]), default=1) < 1:
-        raise ShapeError(f"resize of a tensor of shape {tuple(x.shape)} to {tuple(sizes)}")
+        refuse(ShapeError, f"resize of a tensor of shape {tuple(x.shape)} to {tuple(sizes)}")
     name = name or f"resize_{method}"
     for dim, size in enumerate(sizes, 2):
         if x.shape[dim] == size:

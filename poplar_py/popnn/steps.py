@@ -21,6 +21,7 @@ from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import fill
 from poplar_py.popops.tables import create_update_table
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import i32
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ step."""
 def input_gates(
     graph: Graph, x: Tensor, w: Operand, bias: Tensor | None, prog: program.Sequence, name: str
 ) -> Tensor:
-    """x [T, B, I] @ w.T + bias for all steps: [T, B, G]."""
+    """x [T, B, I] @ w.T + bias for all steps: [T, B, G]. Raises ShapeError."""
+    if len(x.shape) != 3 or len(w.shape) != 2:
+        refuse(ShapeError, f"{name}: x {list(x.shape)} is [T, B, I], w {list(w.shape)} [G, I]")
     steps, batch, size = x.shape
     rows = x.reshape((steps * batch, size))
     out = mat_mul(graph, rows, w.transpose(), prog, f"{name}/input")
@@ -67,7 +70,7 @@ def run_steps(
     Raises ShapeError for a sequence of no steps.
     """
     if not given.shape[0]:
-        raise ShapeError(f"{name}: a sequence of no steps")
+        refuse(ShapeError, f"{name}: a sequence of no steps")
     if given.shape[0] <= UNROLL:
         return _unrolled(given, states, step, reverse, prog)
     return _repeated(graph, given, states, step, reverse, prog, name)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from poplar_py.poplar import program
+from poplar_py.poplar.errors import TensorIndexError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import Interval, Mapping, TensorMapping, linear
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poputil.layout import clone_layout, fresh
@@ -142,6 +144,8 @@ def create_broadcast_operand(
     name.
     """
     name = last if isinstance(name, bool) else name
+    if not 0 <= dim < full.rank:
+        fail(TensorIndexError, f"dim {dim} of {list(full.shape)}")
     size = full.shape[dim]
     columns = full.numel // max(size, 1)
     if not columns:

@@ -31,7 +31,10 @@ def _pool(lab: Lab) -> tuple[PoolParams, tuple[int, ...]]:
         if lab.pick(0, 5) == 0:
             kernel, pads, dilations = spatial, (0,) * (2 * rank), (1,) * rank
         params = PoolParams(kernel, strides, pads, dilations)
-        if min(params.out_sizes(spatial)) < 1 or (_counts(params, spatial) == 0).any():
+        reach = [(k - 1) * d + 1 - 2 * p for k, d, p in zip(kernel, dilations, pads, strict=False)]
+        if any(n < r for n, r in zip(spatial, reach, strict=True)):
+            continue
+        if (_counts(params, spatial) == 0).any():
             continue
         channels = (1, 3, 16, 17, 32)[lab.pick(0, 4)]
         return params, (lab.pick(1, 3), channels, *spatial)
