@@ -71,6 +71,22 @@ def test_multicast_is_sent_once_and_halos_are_received_once() -> None:
     assert plan.block[3] == 128 + 16  # and the output, whose owner is tile 0
 
 
+def test_a_matrix_is_rearranged_near_the_bound() -> None:
+    """Rows spread over all tiles go to tiles that hold parts of the columns: no port is left with
+    its messages when the others are done."""
+    tiles, rows, parts = 736, 5000, 7
+    row, part = (v.ravel() for v in np.indices((rows, parts)))
+    source = (row * parts + part) * tiles // (rows * parts)
+    first, last = part * tiles // parts, (part + 1) * tiles // parts
+    target = first + row * (last - first) // rows
+    far = np.flatnonzero(source != target)
+    m = make_messages(source[far], target[far], far * 572, np.full(len(far), 572))
+    cycles = -(-m.nbytes // 4) + 1
+    found = schedule(m, cycles, tiles)
+    assert check_schedule(m, found.start, cycles) == found.makespan
+    assert found.makespan <= 1.1 * found.bound
+
+
 def test_check_schedule_finds_faults() -> None:
     one = np.array([1, 1], np.int64)
     m = make_messages(one, np.array([2, 3]), np.array([0, 64]), np.array([8, 8]))

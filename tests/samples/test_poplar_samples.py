@@ -207,6 +207,8 @@ def test_planned_product_on_a_whole_ipu(
     assert figure(out, r"OnTileExecute +reduce +1 +([\d,]+)") == 108
     busy = figure(out, r"compute cycles \(excluding idle threads\) +([\d,.]+)")
     assert abs(busy / 3717.6 - 1) < 0.02
+    exchange = figure(out, r"IPU exchange cycles +([\d,.]+)")  # rearranging the matrix included
+    assert abs(exchange / 8697.4 - 1) < 0.1
     for row in ("fragments +multiply", "Sync +multiply", "DoExchange +rearrange matrix"):
         assert re.search(row, out)
     for stream in ("matrix from host", "vector from host", "out to host"):
