@@ -17,7 +17,7 @@ from poplar_py.poplar import program as prg
 from poplar_py.poplar.arrays import I8, Ints
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.groups import ComputeSet, FieldLike, VertexGroup
-from poplar_py.poplar.streams import Function, HostFunction
+from poplar_py.poplar.streams import DataStream, Function, HostFunction, RemoteBuffer
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.variable import Variable
 
@@ -215,7 +215,7 @@ class _Builder:
         kind = {"tensor": "copy", "from_stream": "stream", "to_stream": "stream"}.get(
             p.kind, "remote"
         )
-        s = self.step(kind, p, p.name or kind)
+        s = self.step(kind, p, p.name or f"{_end_name(p.src)} -> {_end_name(p.dst)}")
         if isinstance(p.src, Tensor):
             self.read(s, p.src)
         if isinstance(p.dst, Tensor):
@@ -375,6 +375,14 @@ def _covered(o: _Open) -> int:
     reach = np.maximum.accumulate(e)
     before = np.append(s[:1], reach[:-1])
     return int(np.maximum(e - np.maximum(s, before), 0).sum())
+
+
+def _end_name(end: Tensor | DataStream | RemoteBuffer) -> str:
+    """What a copy without a name reads or writes: its variable, or the first of several."""
+    if not isinstance(end, Tensor):
+        return end.handle
+    names = [v.name for v in end.variables()[:2]]
+    return ", ".join([*names[:1], *["..."] * (len(names) > 1)])
 
 
 def used_compute_sets(tree: StepTree) -> list[ComputeSet]:
