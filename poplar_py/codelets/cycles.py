@@ -32,6 +32,7 @@ from poplar_py.codelets.counted import counted_while
 from poplar_py.codelets.cycle_sizes import SizeEnv, select_values
 from poplar_py.codelets.depth import deep
 from poplar_py.codelets.issue_cost import FUNCTION_BYTES, Cost, ExprCost, issue
+from poplar_py.codelets.partial import masked
 
 __all__ = ["IssueModel", "Sizes"]
 
@@ -63,7 +64,11 @@ quotient that finds them here costs nothing: a tile compares in every round inst
 
 @dataclass(slots=True)
 class Node:
-    """A step of the cost program: fixed cycles, or something that depends on sizes."""
+    """A step of the cost program: fixed cycles, or something that depends on sizes.
+
+    kind: fixed, assign, if, for, while, block; part (the body on `exprs[0]` of `step` lanes,
+    `cycles` of them at a time) and masked (a loop of such parts).
+    """
 
     kind: str
     cycles: float = 0.0
@@ -167,9 +172,15 @@ class IssueModel:
             inner = not any(b.op in ("for", "while", "loop", "if") for b in walk_stmts(s.body))
             self.code += 8
             rounds = 0.0 if inner else LOOP_ROUND
+            part = masked(s.body)
+            if part is not None and part.lanes == int(s.attr[1]):
+                return Node("masked", part.step, str(s.attr[0]), s.args, part.lanes, body)
             return Node("for", rounds, str(s.attr[0]), s.args, int(s.attr[1]), body)
         self.code += 8
         if s.op == "if":
+            part = masked(s.body)
+            if part is not None and not s.orelse:
+                body = [Node("part", part.step, "", (part.count,), part.lanes, body)]
             return Node("if", 1.0, "", s.args, 1, body, orelse)
         if s.op == "block":
             return Node("block", 0.0, body=body)
@@ -228,7 +239,14 @@ class IssueModel:
             return self._run(node.body, env)
         if node.kind == "while":
             return LOOP_SETUP + NOMINAL_TRIPS * (node.cycles + self._run(node.body, env))
+        if node.kind == "part":
+            share = np.minimum(_share(env.value(node.exprs[0]), node), 1.0)
+            return self._run(node.body, env) * share
         start, stop = env.value(node.exprs[0]), env.value(node.exprs[1])
+        if node.kind == "masked":
+            env.locals[node.name] = None
+            length = None if start is None or stop is None else stop - start
+            return LOOP_SETUP + _share(length, node) * self._run(node.body, env)
         if start is None or stop is None:
             env.locals[node.name] = None
             trips: Any = np.float64(NOMINAL_TRIPS)
@@ -254,6 +272,14 @@ class IssueModel:
         if cond is None:
             return node.cycles + np.maximum(yes, no)
         return node.cycles + select_values(cond, yes, no)
+
+
+def _share(count: Any, node: Node) -> Any:
+    """`count` elements, `node.cycles` at a time, as a share of vectors of `node.step` lanes."""
+    if count is None:
+        return np.float64(1.0)
+    steps = np.ceil(np.clip(count, 0.0, MOST) / node.cycles)
+    return np.where(np.isnan(steps), 1.0, steps * node.cycles / node.step)
 
 
 def _whole(cycles: Array) -> Array:

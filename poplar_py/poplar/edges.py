@@ -32,13 +32,13 @@ from poplar_py.poplar.edge_boxes import (
     view_records,
 )
 from poplar_py.poplar.errors import GraphError, TensorIndexError
+from poplar_py.poplar.faults import an_instance, element_type, fail, int_array, listed, whole_number
+from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.views import Affine
-from poplar_py.poplar.where import caller
 from poplar_py.types import DType
 
 if TYPE_CHECKING:
     from poplar_py.poplar.graph import Graph
-    from poplar_py.poplar.tensor import Tensor
 
 
 class Edges:
@@ -67,7 +67,10 @@ class Edges:
     @staticmethod
     def whole(tensor: Tensor, n: int, rank: int = 1) -> Edges:
         """Every one of ``n`` vertices gets the whole tensor, flattened."""
-        found = view_records(tensor.view)
+        found = view_records(_tensor(tensor).view)
+        n = whole_number(n, "a number of vertices")
+        if n < 0:
+            fail(TensorIndexError, f"edges of {n} vertices")
         once = Edges(rank, None, as_ints([0, len(found[0])]), found, tensor.dtype, tensor.graph)
         return once if n == 1 else once.take(np.zeros(n, I8))
 
@@ -77,20 +80,20 @@ class Edges:
 
         Raises TensorIndexError when a box leaves the tensor.
         """
-        a, b = as_ints(lo), as_ints(size)
-        shape = np.array(tensor.shape, I8)
+        a, b = int_array(lo, "the begins of boxes"), int_array(size, "the sizes of boxes")
+        shape = np.array(_tensor(tensor).shape, I8)
         if a.ndim != 2 or a.shape != b.shape or a.shape[1] != len(shape):
-            raise TensorIndexError(
+            fail(
+                TensorIndexError,
                 f"boxes of shapes {a.shape} and {b.shape} on a tensor of rank {len(shape)}",
-                caller(),
                 "give lo and size as [vertices, rank] arrays",
             )
         if len(a) and bool(((a < 0) | (b < 0) | (a + b > shape)).any()):
             v = int(np.argmax(((a < 0) | (b < 0) | (a + b > shape)).any(axis=1)))
-            raise TensorIndexError(
+            fail(
+                TensorIndexError,
                 f"box {v}, from {a[v].tolist()} of size {b[v].tolist()}, leaves the tensor of "
                 f"shape {list(tensor.shape)}",
-                caller(),
             )
         eptr, records = box_records(tensor.view, a, b)
         return Edges(1, None, eptr, records, tensor.dtype, tensor.graph)
@@ -98,13 +101,11 @@ class Edges:
     @staticmethod
     def elements(tensor: Tensor, index: npt.ArrayLike, rank: int = 0) -> Edges:
         """Vertex v gets element ``index[v]`` of the flattened tensor."""
-        idx = as_ints(index).ravel()
+        idx = int_array(index, "the elements of edges").ravel()
         n = len(idx)
-        if n and (int(idx.min()) < 0 or int(idx.max()) >= tensor.numel):
-            raise TensorIndexError(
-                f"elements {int(idx.min())} to {int(idx.max())} of a tensor of {tensor.numel}",
-                caller(),
-            )
+        if n and (int(idx.min()) < 0 or int(idx.max()) >= _tensor(tensor).numel):
+            what = f"elements {int(idx.min())} to {int(idx.max())}"
+            fail(TensorIndexError, f"{what} of a tensor of {tensor.numel}")
         one = np.ones(n, I8)
         records = (element_addresses(tensor.view, idx), one, one, np.zeros(n, I8))
         return Edges(rank, None, np.arange(n + 1, dtype=I8), records, tensor.dtype, tensor.graph)
@@ -112,13 +113,13 @@ class Edges:
     @staticmethod
     def flat(tensor: Tensor, begin: npt.ArrayLike, end: npt.ArrayLike) -> Edges:
         """Vertex v gets elements ``begin[v]`` to ``end[v]`` of the flattened tensor."""
-        b, e = as_ints(begin), as_ints(end)
-        if len(b) and (int(b.min()) < 0 or int(e.max()) > tensor.numel or bool((e < b).any())):
-            raise TensorIndexError(
-                f"ranges within {int(b.min())} to {int(e.max())} of a tensor of "
-                f"{tensor.numel} elements",
-                caller(),
-            )
+        b, e = (int_array(x, "the bounds of edges").ravel() for x in (begin, end))
+        if len(b) != len(e):
+            fail(TensorIndexError, f"{len(b)} begins and {len(e)} ends of edges")
+        size = _tensor(tensor).numel
+        if len(b) and (int(b.min()) < 0 or int(e.max()) > size or bool((e < b).any())):
+            what = f"ranges within {int(b.min())} to {int(e.max())}"
+            fail(TensorIndexError, f"{what} of a tensor of {size} elements")
         n = len(b)
         view = tensor.view
         if isinstance(view, Affine) and tensor.is_contiguous():
@@ -132,20 +133,23 @@ class Edges:
     @staticmethod
     def views(tensors: Sequence[Tensor], rank: int = 1) -> Edges:
         """Vertex v gets ``tensors[v]``, flattened."""
+        tensors = [_tensor(t) for t in listed(tensors, "the tensors of edges", _TENSORS)]
         parts = [view_records(t.view) for t in tensors]
         counts = as_ints([len(p[0]) for p in parts])
         records = join_records(parts)
         first = tensors[0] if tensors else None
         for t in tensors:
             if first is not None and not t.graph.same_graph(first.graph):
-                raise GraphError("edges to tensors of two graphs", caller())
+                fail(GraphError, "edges to tensors of two graphs")
         dtype, graph = (None, None) if first is None else (first.dtype, first.graph)
         return Edges(rank, None, offsets_of(counts), records, dtype, graph)
 
     @staticmethod
     def nested(vptr: npt.ArrayLike, edges: Edges) -> Edges:
         """A rank-2 field: vertex v gets the edges ``vptr[v]`` to ``vptr[v + 1]``."""
-        return Edges(2, as_ints(vptr), edges.eptr, edges.records(), edges.dtype, edges.graph)
+        inner = an_instance(edges, Edges, "the edges of lists", "give Edges")
+        ptr = _pointer(vptr, inner.num_edges)
+        return Edges(2, ptr, inner.eptr, inner.records(), inner.dtype, inner.graph)
 
     @staticmethod
     def from_runs(
@@ -156,9 +160,11 @@ class Edges:
         rank: int = 1,
     ) -> Edges:
         """Edges of plain runs in global element addresses."""
-        s = as_ints(start)
-        records = (s, as_ints(length), np.ones(len(s), I8), np.zeros(len(s), I8))
-        return Edges(rank, None, as_ints(eptr), records, dtype)
+        s, n = (int_array(x, "the runs of edges").ravel() for x in (start, length))
+        if len(s) != len(n):
+            fail(TensorIndexError, f"{len(s)} starts and {len(n)} lengths of edges")
+        records = (s, n, np.ones(len(s), I8), np.zeros(len(s), I8))
+        return Edges(rank, None, _pointer(eptr, len(s)), records, _type_or_none(dtype))
 
     @staticmethod
     def from_records(
@@ -170,16 +176,23 @@ class Edges:
         dtype: DType | None = None,
     ) -> Edges:
         """Edges of 2-D records in global element addresses; scalars are repeated."""
-        s = as_ints(start)
-        full = [
-            np.ascontiguousarray(np.broadcast_to(as_ints(x), s.shape))
-            for x in (length, count, stride)
-        ]
-        return Edges(1, None, as_ints(eptr), (s, full[0], full[1], full[2]), dtype)
+        what = "the records of edges"
+        s, *rest = (int_array(x, what).ravel() for x in (start, length, count, stride))
+        if any(len(x) not in (1, len(s)) for x in rest):
+            fail(TensorIndexError, f"{len(s)} starts of records, {[len(x) for x in rest]} more")
+        full = [np.ascontiguousarray(np.broadcast_to(x, s.shape)) for x in rest]
+        records = (s, full[0], full[1], full[2])
+        return Edges(1, None, _pointer(eptr, len(s)), records, _type_or_none(dtype))
 
     @staticmethod
     def stack(parts: Sequence[Edges]) -> Edges:
         """The vertices of several Edges of one rank, one after another."""
+        parts = [
+            an_instance(p, Edges, "a part", "give Edges")
+            for p in listed(parts, "the parts of edges", "give a list of Edges")
+        ]
+        if not parts or any((p.rank == 2) != (parts[0].rank == 2) for p in parts):
+            fail(TensorIndexError, f"edges of ranks {[p.rank for p in parts]} as one")
         first = parts[0]
         eptr = offsets_of(concat_ints([np.diff(p.eptr) for p in parts]))
         vptr = None
@@ -190,7 +203,10 @@ class Edges:
 
     def take(self, index: npt.ArrayLike) -> Edges:
         """The edges of the listed vertices, in that order."""
-        idx = as_ints(index)
+        idx = int_array(index, "the vertices of edges").ravel()
+        if len(idx) and (int(idx.min()) < 0 or int(idx.max()) >= self.num_vertices):
+            what = f"vertices {int(idx.min())} to {int(idx.max())}"
+            fail(TensorIndexError, f"{what} of edges of {self.num_vertices}")
         vptr = None
         if self.vptr is not None:
             per = np.diff(self.vptr)[idx]
@@ -260,6 +276,26 @@ class Edges:
 
     def __repr__(self) -> str:
         return f"<edges rank {self.rank}: {self.num_vertices} vertices, {self.num_records} records>"
+
+
+_TENSORS = "give tensors"
+
+
+def _tensor(tensor: Tensor) -> Tensor:
+    return an_instance(tensor, Tensor, "what edges are taken from", _TENSORS)
+
+
+def _type_or_none(dtype: DType | None) -> DType | None:
+    return None if dtype is None else element_type(dtype)
+
+
+def _pointer(ptr: npt.ArrayLike, items: int) -> Ints:
+    """Bounds of each owner's items: from 0, never descending, to the number of items."""
+    p = int_array(ptr, "the bounds of edges").ravel()
+    if len(p) == 0 or p[0] != 0 or p[-1] != items or bool((p[1:] < p[:-1]).any()):
+        shown = ", ".join(str(x) for x in p[:4].tolist())
+        fail(TensorIndexError, f"bounds {shown} ... for {items} items", f"from 0 to {items}")
+    return p
 
 
 def _vptr(edges: Edges) -> Ints:

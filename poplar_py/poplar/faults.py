@@ -6,6 +6,9 @@ import operator
 from collections.abc import Iterable
 from typing import Any, NoReturn, TypeVar, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from poplar_py.arguments import whole
 from poplar_py.poplar.errors import GraphError, TensorIndexError, TensorTypeError
 from poplar_py.poplar.where import caller, source_text
@@ -16,6 +19,7 @@ __all__ = [
     "an_instance",
     "element_type",
     "fail",
+    "int_array",
     "listed",
     "whole_number",
     "whole_numbers",
@@ -43,6 +47,21 @@ def whole_numbers(
         return tuple([operator.index(v) for v in values])
     except TypeError:
         fail(kind, f"{what} are {values!r}", "give a list of whole numbers")
+
+
+def int_array(
+    values: Any, what: str, kind: type[GraphError] = TensorIndexError
+) -> npt.NDArray[np.int64]:
+    """Whole numbers as an int64 array of any rank. Raises ``kind``."""
+    if type(values) is np.ndarray and values.dtype == np.int64:
+        return cast("npt.NDArray[np.int64]", values)
+    try:
+        found: npt.NDArray[Any] = np.asarray(cast("npt.ArrayLike", values))
+    except ValueError:
+        fail(kind, f"{what} are {values!r}", "give whole numbers, all rows equally long")
+    if found.dtype.kind not in "iu" and (found.size or found.dtype.kind == "O"):
+        fail(kind, f"{what} are {values!r}", "give whole numbers")
+    return found.astype(np.int64, copy=False)
 
 
 def a_text(value: Any, what: str, kind: type[GraphError] = TensorTypeError) -> str:

@@ -8,14 +8,14 @@ the results for something else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from poplar_py.diagnostics import OptionError
+from poplar_py.poplar.errors import GraphError
+from poplar_py.poplar.faults import an_instance
+from poplar_py.poplar.graph import Graph
+from poplar_py.poplar.program import Program, Sequence
 from poplar_py.poplar.where import caller
-
-if TYPE_CHECKING:
-    from poplar_py.poplar.graph import Graph
-    from poplar_py.poplar.program import Sequence
 
 __all__ = ["FloatingPointBehaviour", "set_floating_point_behaviour", "set_stochastic_rounding"]
 
@@ -36,7 +36,9 @@ def set_floating_point_behaviour(
     graph: Graph, prog: Sequence, behaviour: FloatingPointBehaviour, name: str = ""
 ) -> None:
     """Accept what the tiles do anyway. Raises OptionError for traps and stochastic rounding."""
-    del graph, prog, name
+    del name
+    an_instance(graph, Graph, "the graph", "give a Graph", GraphError)
+    an_instance(prog, Program, "the program", "give a Sequence", GraphError)
     if not isinstance(cast("object", behaviour), FloatingPointBehaviour):
         remedy = "give a FloatingPointBehaviour"
         raise OptionError(f"floating point behaviour {behaviour!r}", caller(), remedy)

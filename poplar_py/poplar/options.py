@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from poplar_py.arguments import text
 from poplar_py.diagnostics import Location, OptionError, reason_of
 from poplar_py.poplar.where import caller, source_text
 
@@ -107,21 +108,28 @@ class OptionFlags(MutableMapping[str, str]):
 
     def at(self, name: str) -> str:
         """The value of an option. Raises OptionError when it was not set."""
-        if name not in self._values:
+        found = self.find(name)
+        if found is None:
             raise OptionError(f"option {name!r} is not set", caller())
-        return self._values[name]
+        return found
 
     def find(self, name: str) -> str | None:
         """The value of an option, or None."""
-        return self._values.get(name)
+        return self._values.get(text(name, "the name of an option"))
 
     def has(self, name: str) -> bool:
-        return name in self._values
+        return self.find(name) is not None
 
     def read_json(self, text: str, source: str = "<options>") -> OptionFlags:
-        """Set the options of a JSON object of strings. Raises OptionError."""
+        """Set the options of a JSON object of strings, given as text or an open file. Raises
+        OptionError."""
+        read = getattr(text, "read", None)
+        body: Any = read() if callable(read) else text
+        if not isinstance(body, (str, bytes)):
+            raise OptionError(f"options are read from {text!r}", caller(), "give JSON as text")
+        source = source if isinstance(cast("object", source), str) else "<options>"
         try:
-            data: Any = json.loads(text)
+            data: Any = json.loads(body)
         except (ValueError, RecursionError) as error:
             reason = reason_of(error)
             raise OptionError(f"not a JSON object: {reason}", Location(source, 1, 1)) from None
@@ -131,8 +139,8 @@ class OptionFlags(MutableMapping[str, str]):
 
     def read_json_from_env(self, variable: str) -> OptionFlags:
         """Set the options an environment variable holds, if it is set."""
-        text = os.environ.get(variable)
-        return self if not text else self.read_json(text, f"${variable}")
+        found = os.environ.get(text(variable, "the name of a variable"))
+        return self if not found else self.read_json(found, f"${variable}")
 
     def __getitem__(self, name: str) -> str:
         return self._values[name]

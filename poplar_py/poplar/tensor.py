@@ -110,6 +110,8 @@ class Tensor(TensorShapes):
 
     def dump(self, out: TextIO) -> None:
         """Write the regions as text."""
+        if not hasattr(out, "write"):
+            fail(TensorTypeError, f"regions are written to {out!r}", "give an open text file")
         out.write(f"{self.dtype.name}{list(self.shape)}:\n")
         names = self.graph.variables
         for var, interval in self.get_var_regions():

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Self, cast
 
-import numpy as np
 import numpy.typing as npt
 
-from poplar_py.poplar.arrays import Ints, as_ints
 from poplar_py.poplar.errors import TensorIndexError
-from poplar_py.poplar.faults import fail, listed, whole_number, whole_numbers
+from poplar_py.poplar.faults import fail, int_array, listed, whole_number, whole_numbers
 from poplar_py.poplar.mapping import Interval
 from poplar_py.poplar.tensor_core import TensorCore
 from poplar_py.poplar.view_concat import concat_views
@@ -168,7 +166,7 @@ class TensorParts(TensorCore):
     def take(self, index: npt.ArrayLike, dim: int = 0) -> Self:
         """The listed elements of a dim, in that order; repeats alias."""
         d = self._dim(dim)
-        idx = _index_array(index)
+        idx = int_array(index, "the indices").ravel()
         if len(idx) == 0:
             return self.slice(0, 0, d)
         if int(idx.min()) < 0 or int(idx.max()) >= self.shape[d]:
@@ -198,11 +196,3 @@ def _bounds(interval: Any) -> tuple[int, int]:
     if len(bounds) != 2:
         fail(TensorIndexError, f"an interval of {len(bounds)} numbers", "give begin and end")
     return bounds[0], bounds[1]
-
-
-def _index_array(index: npt.ArrayLike) -> Ints:
-    """Indices as int64[n]; fractions and texts are refused."""
-    found = np.asarray(index)
-    if found.size and found.dtype.kind not in "iu":
-        fail(TensorIndexError, f"the indices are {index!r}", "give whole numbers")
-    return as_ints(found).ravel()

@@ -43,7 +43,7 @@ from poplar_py.poplar.program import (
 from poplar_py.poplar.streams import Function
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.variable import Variable
-from poplar_py.poplar.where import source_text
+from poplar_py.poplar.where import caller, source_text
 
 __all__ = [
     "VariableColumns",
@@ -333,7 +333,8 @@ def check_nesting(programs: Iterable[Program]) -> None:
 
 def _check_step(step: object, outer: Location) -> None:
     if not isinstance(step, Program):
-        raise GraphError(f"{type(step).__name__} is no program", outer, "give a program step")
+        loc = outer if outer.known else caller()
+        raise GraphError(f"{type(step).__name__} is no program", loc, "give a program step")
     if isinstance(step, Execute) and not isinstance(cast("object", step.compute_set), ComputeSet):
         raise GraphError("Execute of no compute set", step.loc, "give what add_compute_set gave")
 

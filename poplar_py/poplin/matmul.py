@@ -25,7 +25,7 @@ from poplar_py.poplin.place import TileRange, spread, tile_range, within
 from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.blocked import LANES, add_blocked
 from poplar_py.poputil.poplar_order import poplar_order, product_order
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poputil.refuse import common_shape, refuse
 from poplar_py.types import f16, f32
 
 if TYPE_CHECKING:
@@ -131,11 +131,7 @@ def _shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], int
     """Broadcast batch dims, M, K, N; raises ShapeError."""
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
         refuse(ShapeError, f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
-    try:
-        batch = np.broadcast_shapes(tuple(a[:-2]), tuple(b[:-2]))
-    except ValueError as error:
-        raise ShapeError(f"batch dims of {tuple(a)} and {tuple(b)} do not broadcast") from error
-    return tuple(batch), a[-2], a[-1], b[-1]
+    return common_shape(tuple(a[:-2]), tuple(b[:-2])), a[-2], a[-1], b[-1]
 
 
 def _batched(operand: Operand, batch: tuple[int, ...]) -> Operand:

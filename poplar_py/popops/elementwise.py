@@ -39,7 +39,8 @@ from poplar_py.poputil.layout import (
     memory_order,
     plain_order,
 )
-from poplar_py.types import DType, broadcast_shapes
+from poplar_py.poputil.refuse import common_shape
+from poplar_py.types import DType
 
 if TYPE_CHECKING:
     from poplar_py.poplar import ComputeSet, Graph, Tensor
@@ -126,7 +127,7 @@ def result_dtype(expr: str, dtypes: Sequence[DType]) -> DType:
 
 
 def _shape_of(tensors: Sequence[Tensor]) -> tuple[int, ...]:
-    return tuple(int(n) for n in broadcast_shapes(*(tuple(t.shape) for t in tensors)))
+    return common_shape(*(tuple(t.shape) for t in tensors))
 
 
 def _map_parts(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["multi_update", "scatter"]
 
+ANYWHERE = -1
+"""The number of rows when indices outside are passed over."""
 REDUCTIONS = {"add": 0, "mul": 1, "max": 2, "min": 3}
 
 
@@ -39,6 +41,7 @@ def scatter(
 ) -> Tensor:
     """A copy of x [n, w] with rows `indices[m]` replaced by, or joined with, updates [m, w].
 
+    An index outside x ends the run with a TileException.
     reduction: none (the later update wins), add, mul, max, min. Raises OptionError for others.
     """
     _check_reduction(reduction)
@@ -47,7 +50,7 @@ def scatter(
         return x
     step = min(max(indices.numel, 1), PART)
     table = writable_table(graph, x, step, prog, name)
-    _scatter_all(graph, table, indices, updates, prog, name, reduction)
+    _scatter_all(graph, table, indices, updates, prog, name, reduction, x.shape[0])
     return table.tensor
 
 
@@ -64,6 +67,7 @@ def _scatter_all(
     prog: program.Sequence,
     name: str,
     reduction: str,
+    total: int,
 ) -> None:
     """All updates, so many at a time as fit a vertex."""
     count = indices.numel
@@ -72,7 +76,7 @@ def _scatter_all(
     for begin in range(0, count, step):
         end = min(begin + step, count)
         part, index = updates.slice(begin, end, 0), indices.slice(begin, end, 0)
-        _scatter_step(graph, table, index, part, prog, name, reduction)
+        _scatter_step(graph, table, index, part, prog, name, reduction, total)
 
 
 def _scatter_step(
@@ -83,6 +87,7 @@ def _scatter_step(
     prog: program.Sequence,
     name: str,
     reduction: str,
+    total: int,
 ) -> None:
     n = len(table.tile)
     count, width = updates.shape
@@ -94,7 +99,6 @@ def _scatter_step(
         "update": Edges.flat(view, at, at + count * table.cols),
         "index": Edges.whole(index, n),
     }
-    total = table.tensor.shape[0]
     state = {"cols": table.cols, "base": as_i32(table.base), "total": total}
     kind = table.tensor.dtype.name
     codelet = f"popops::Scatter<{kind}>"
@@ -118,7 +122,8 @@ def multi_update(
     """Rows `indices[m]` of x [n, w] replaced by, or joined with, updates [m, w], in place.
 
     A table whose parts, as a plan or the number of updates cuts them, lie on one tile each is
-    updated where it lies; another one is moved there and back. Raises OptionError for an unknown
+    updated where it lies; another one is moved there and back. Indices outside the table are passed
+    over. Raises OptionError for an unknown
     operation, ShapeError and TypeMismatch for a plan of another table.
     """
     _check_reduction(operation)
@@ -134,6 +139,6 @@ def multi_update(
     table = held or table_of_parts(graph, x.dtype, shape, cut, name)
     if held is None:
         prog.add(program.Copy(x, table.tensor))
-    _scatter_all(graph, table, indices, updates, prog, name, operation)
+    _scatter_all(graph, table, indices, updates, prog, name, operation, ANYWHERE)
     if held is None:
         prog.add(program.Copy(table.tensor, x))

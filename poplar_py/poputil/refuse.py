@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar.where import caller, source_text
+from poplar_py.types import broadcast_shapes
 
 if TYPE_CHECKING:
     from poplar_py.diagnostics import PoplarPyError
 
-__all__ = ["refuse"]
+__all__ = ["common_shape", "refuse"]
 
 
 def refuse(kind: type[PoplarPyError], message: str, remedy: str = "") -> NoReturn:
     """Raise an error at the statement of the user that led here, or the op that is lowered."""
     loc = caller()
     raise kind(message, loc, remedy, source_text(loc))
+
+
+def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """What all shapes broadcast to as NumPy has it. Raises ShapeError at the user's line."""
+    try:
+        return tuple(int(n) for n in broadcast_shapes(*shapes))
+    except ShapeError as error:
+        refuse(ShapeError, error.message, error.remedy)

@@ -14,7 +14,7 @@ from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import Interval, Mapping, TensorMapping, linear
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poputil.layout import clone_layout, fresh
-from poplar_py.types import broadcast_shapes
+from poplar_py.poputil.refuse import common_shape
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph
@@ -126,7 +126,7 @@ def expand_to_match_ranks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def broadcast_to_match(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All broadcast to their common shape, as NumPy does. Raises ShapeError."""
-    shape = [int(n) for n in broadcast_shapes(*(tuple(t.shape) for t in tensors))]
+    shape = common_shape(*(tuple(t.shape) for t in tensors))
     return tuple(t.broadcast_to(shape) for t in tensors)
 
 

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from poplar_py.arguments import text, whole
-from poplar_py.diagnostics import OptionError
+from poplar_py.diagnostics import OptionError, TypeMismatch
 from poplar_py.target.chips import CHIPS, Chip
 from poplar_py.target.systems import SYSTEMS, System
 from poplar_py.types import DType, limits
@@ -37,6 +37,13 @@ def _within(value: int, limit: int, what: str) -> int:
     if not 1 <= count <= limit:
         raise OptionError(f"{what} is {value}", remedy=f"give a number from 1 to {limit}")
     return count
+
+
+def _element(dtype: DType) -> DType:
+    """Raises TypeMismatch for what is no element type."""
+    if not isinstance(cast("object", dtype), DType):
+        raise TypeMismatch(f"{dtype!r} is no element type", remedy="for example poplar.FLOAT")
+    return dtype
 
 
 def _named_system(name: str) -> System:
@@ -166,7 +173,7 @@ class Target:
 
     def get_vector_width(self, dtype: DType) -> int:
         """Elements of a type that the data path holds; at least one."""
-        return max(1, int(self.chip.data_path_bytes.value) // dtype.size)
+        return max(1, int(self.chip.data_path_bytes.value) // _element(dtype).size)
 
     def get_float_vector_width(self) -> int:
         return int(self.chip.data_path_bytes.value) // 4
@@ -192,15 +199,15 @@ class Target:
 
     def get_type_size(self, dtype: DType) -> int:
         """Bytes of an element on the device."""
-        return dtype.size
+        return _element(dtype).size
 
     def get_type_limits_max(self, dtype: DType) -> float | int:
         """Largest finite value of a type."""
-        return limits(dtype)[1]
+        return limits(_element(dtype))[1]
 
     def get_type_limits_min(self, dtype: DType) -> float | int:
         """Lowest finite value of a type."""
-        return limits(dtype)[0]
+        return limits(_element(dtype))[0]
 
     def get_ipu_link_topology(self) -> str:
         """How the system links its IPUs: single, ladder, torus or custom."""

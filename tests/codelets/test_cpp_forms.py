@@ -135,6 +135,36 @@ def test_whiles_on_data_keep_the_nominal_rounds() -> None:
         assert cycles[0] == cycles[1]
 
 
+def test_masked_vectors_cost_by_lane() -> None:
+    """The rest of a run: as much of a vector as it has elements, two floats or one int a time."""
+    body = (
+        "n = len(self.y)\nfor i in range(0, n, 16):\n"
+        "    store16(self.y, i, load16(self.y, i, n - i) * load16(self.y, i, n - i), n - i)"
+    )
+    sizes = {"y": np.array([0, 1, 2, 4, 16, 32])}
+    for kind in ("f32", "i32"):
+        cycles = compiled(vertex(body, f"y: InOut[Vector[{kind}]]"), "V").cycles(sizes, {})
+        empty, one, two, four, whole, both = (cycles - cycles[0]).tolist()
+        assert empty == 0
+        assert two <= 2 * one
+        assert two == pytest.approx(whole / 8, abs=1)
+        assert four == pytest.approx(whole / 4, abs=1)
+        assert both == pytest.approx(2 * whole, abs=2)
+        assert (one == two) == (kind == "f32")
+
+
+def test_the_rest_of_a_run_costs_by_lane() -> None:
+    body = (
+        "n = len(self.y)\nrest = n & 15\nfor i in range(0, n - rest, 16):\n"
+        "    store16(self.y, i, load16(self.y, i) + 1.0)\nif rest > 0:\n"
+        "    store16(self.y, n - rest, load16(self.y, n - rest, rest) + 1.0, rest)"
+    )
+    codelet = compiled(vertex(body, "y: InOut[Vector[f32]]"), "V")
+    cycles = codelet.cycles({"y": np.array([16, 17, 24, 31, 32])}, {})
+    assert (np.diff(cycles) >= 0).all()
+    assert cycles[3] - cycles[2] > cycles[1] - cycles[0] - 2
+
+
 ROUNDS_OF_ANY_STATE = {
     "for i in range(i32(self.f)):\n    self.y[i] = 1.0": [np.nan, np.inf, -np.inf, 3e38],
     "for i in range(self.n):\n    for j in range(self.n):\n        self.y[i] = 1.0": [2**62, -1],

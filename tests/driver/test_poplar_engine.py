@@ -36,6 +36,12 @@ def squares(times: int) -> tuple[poplar.Graph, Repeat]:
     return graph, Repeat(times, body)
 
 
+def connect_zeros(engine: poplar.Engine) -> None:
+    """Connect both streams of `squares` to memory for one block, used again and again."""
+    for stream in ("in", "out"):
+        engine.connect_stream(stream, np.zeros(SIZE, np.float32))
+
+
 class Numbers(poplar.StreamCallback):
     """Gives 1, 2, 3, ...; moves on when a transfer is complete. Notes what was called."""
 
@@ -161,6 +167,7 @@ def test_a_prefetch_that_takes_too_long_does_not_hold_up_a_timeout() -> None:
     graph, program = squares(3)
     engine = poplar.Engine(graph, program, threads=1)
     engine.connect_stream_to_callback("in", Slow())
+    engine.connect_stream("out", np.zeros(3 * SIZE, np.float32))
     begin = time.monotonic()
     with pytest.raises(RunTimeout):
         engine.run(timeout=0.2)
@@ -234,6 +241,7 @@ def test_reports_in_files(tmp_path: Path) -> None:
     engine = poplar.Engine(graph, program, options, threads=1)
     found = {path.name for path in folder.iterdir()}
     assert found == {"graph.txt", "variables.txt", "graph.pir"}
+    connect_zeros(engine)
     engine.run()
     first = (folder / "execution.txt").read_text()
     engine.run()
@@ -292,6 +300,7 @@ def test_summary_sections_add_up() -> None:
     assert "Execution:" not in before
     with pytest.raises(OptionError):
         summary(engine, showExecutionSteps="true")
+    connect_zeros(engine)
     engine.run()
     engine.run()
     text = summary(engine, showExecutionSteps="true", showVarStorage="true")

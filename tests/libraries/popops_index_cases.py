@@ -167,6 +167,8 @@ def _table(constant: bool) -> Case:
 def updated(x: Array, where: Array, updates: Array, operation: str, scale: float = 1) -> Array:
     out = x.astype(np.float64)
     for row, value in zip(where.tolist(), updates.astype(np.float64), strict=True):
+        if row >= len(x):
+            continue
         out[row] = JOIN[operation](out[row], scale * value) if operation in JOIN else value
     return out
 
@@ -222,7 +224,7 @@ def _scatter(lab: Lab) -> None:
 def _multi_update(lab: Lab) -> None:
     for operation in ("none", *JOIN):
         x = whole(lab, (lab.pick(1, 12), lab.pick(1, 20)))
-        where = index(lab, (lab.pick(0, 9),), len(x))
+        where = index(lab, (lab.pick(0, 9),), len(x) + 1)  # some one beyond the end
         updates = whole(lab, (len(where), x.shape[1]), -2, 2)
         t = lab.put(x)
         popops.multi_update(
@@ -235,7 +237,7 @@ def _multi_update_by(operation: str) -> Case:
     def case(lab: Lab) -> None:
         for _ in range(2):
             x = whole(lab, (lab.pick(1, 12), lab.pick(1, 20)))
-            where = index(lab, (lab.pick(0, 9),), len(x))
+            where = index(lab, (lab.pick(0, 9),), len(x) + 1)  # some one beyond the end
             updates = whole(lab, (len(where), x.shape[1]), -2, 2)
             scale = lab.pick(-2, 2) if operation == "add" else 1
             note: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from poplar_py.poplar import Engine, Graph, Target, Tensor, program
 from poplar_py.popops import map_in_place
 from poplar_py.types import f32
 
-CODELET = '''
+CODELET = """
 @vertex
 class Twice(Vertex):
     x: InOut[Vector[f32]]
@@ -17,7 +17,7 @@ class Twice(Vertex):
         for i in range(len(self.x)):
             self.x[i] = 2.0 * self.x[i]
         return True
-'''
+"""
 
 
 def _one_by_one(graph: Graph, t: Tensor) -> program.Execute:

@@ -95,7 +95,10 @@ class DynamicUpdate(Vertex, Generic[T]):
 
 @vertex
 class Scatter(Vertex, Generic[T]):
-    """x[index[i] - base] = update[i] in the order of i, for the rows this vertex holds."""
+    """x[index[i] - base] = update[i] in the order of i, for the rows this vertex holds.
+
+    An index outside [0, total) ends the run; with a total of -1 it is passed over.
+    """
 
     x: InOut[Vector[T]]
     update: Input[Vector[T, ONE_PTR]]
@@ -108,7 +111,7 @@ class Scatter(Vertex, Generic[T]):
         rows = len(self.x) // self.cols
         for i in range(len(self.index)):
             k = self.index[i]
-            abort_if(k < 0 or k >= self.total)
+            abort_if(self.total >= 0 and (k < 0 or k >= self.total))
             k = k - self.base
             if k >= 0 and k < rows:
                 copy_row(self.x, k * self.cols, self.update, i * self.cols, self.cols)
@@ -140,7 +143,7 @@ class ScatterReduce(Vertex, Generic[N, KIND]):
         rows = len(self.x) // self.cols
         for i in range(len(self.index)):
             k = self.index[i]
-            abort_if(k < 0 or k >= self.total)
+            abort_if(self.total >= 0 and (k < 0 or k >= self.total))
             k = k - self.base
             if k >= 0 and k < rows:
                 for c in range(self.cols):
