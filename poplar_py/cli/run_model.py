@@ -139,7 +139,7 @@ def write_npz(path: str, outputs: Mapping[str, Array]) -> None:
         for name, array in outputs.items():
             plain = array.astype(np.float32) if array.dtype.kind == "V" else array
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, np.ascontiguousarray(plain), allow_pickle=False)
+                np.lib.format.write_array(entry, np.asarray(plain, order="C"), allow_pickle=False)
 
 
 def check_folder(path: Path) -> None:

@@ -65,6 +65,15 @@ def test_run_with_files(tmp_path: Path) -> None:
     assert json.loads((report / "summary.json").read_text())["cycles"] > 0
 
 
+def test_outputs_without_dims_keep_their_rank(tmp_path: Path) -> None:
+    model, out = tmp_path / "m.pml", tmp_path / "y.npz"
+    model.write_text("model m(x: f32[4]) -> y: f32[] {\n    y = sum(x)\n}\n")
+    arguments = ["run", str(model), "--random-inputs", "1", "--output", str(out), *SMALL]
+    assert run_cli(arguments) == 0
+    with np.load(out) as found:
+        assert found["y"].shape == ()
+
+
 def test_json_is_one_document(pml: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["run", pml, "--random-inputs", "1", "--dim", "batch=2", "--json", *SMALL]
     assert run_cli(arguments) == 0
