@@ -18,6 +18,7 @@ from poplar_py.driver.signature import (
     Binding,
     Port,
     Signature,
+    as_array,
     batch_axis,
     bind_inputs,
     check_names,
@@ -53,12 +54,13 @@ class Sizes:
         consts: Values | None = None,
         values: Values | None = None,
     ) -> Sizes:
-        """Raises InputError for what is no dict by names, OptionError for what is no size."""
+        """Raises InputError for what is no dict by names or no array, OptionError for what is no
+        size."""
         counts = names_of(dims, "dims").items()
         return Sizes(
             {name: whole(size, f"dim {name}") for name, size in counts},
             {name: _shape(name, s) for name, s in names_of(shapes, "shapes").items()},
-            names_of(consts, "consts"),
+            {name: as_array(value, name) for name, value in names_of(consts, "consts").items()},
             names_of(values, "inputs"),
         )
 
@@ -81,8 +83,7 @@ def specialise(
     check_names("input", (*sizes.shapes, *sizes.consts), list(declared))
     shapes = dict(sizes.shapes)
     for name, value in sizes.consts.items():
-        if hasattr(value, "shape"):
-            shapes.setdefault(name, value.shape)
+        shapes.setdefault(name, value.shape)
     binding = bind_inputs(declared, sizes.dims, shapes, options.replicas)
     found = model.specialise({}, binding.shapes, sizes.consts, sizes.values)
     return found, binding

@@ -169,9 +169,11 @@ class VertexGraph(TensorGraph):
     def set_initial_value(self, what: FieldRef | Tensor, value: Any) -> None:
         """First contents of a vertex's state field, or of a variable's elements. Raises
         TensorCreationError for values that the type does not hold."""
-        if isinstance(what, FieldRef):
-            group, v, name = self._own_field(what)
-            group.set_state(v, name, value)
+        if type(what) is FieldRef:
+            group = what.group
+            if group.compute_set.graph is not self:
+                self._own_field(what)
+            group.set_state(what.index, what.name, value)
             return
         self._initial_tensor(self._own(what, "what gets an initial value"), value)
 

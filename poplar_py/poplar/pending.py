@@ -39,6 +39,7 @@ class PendingGroup:
         "compute_set",
         "constants",
         "fields",
+        "floating",
         "frozen",
         "last_code",
         "last_lasti",
@@ -66,13 +67,16 @@ class PendingGroup:
         self.perf = array("q")  # vertex, cycles, flops
         self.state_at: dict[str, array[int]] = {}
         self.state_value: dict[str, list[Any]] = {}
-        self.state_limits: dict[str, tuple[float, float]] = {}  # of numbers taken as they are
+        self.state_limits: dict[str, tuple[float, float]] = {}  # of ints taken as they are
+        self.floating: set[str] = set()  # fields that take any float as it is
         self.frozen: VertexGroup | None = None
         for f in codelet.fields:
             if f.kind == "state":
                 self.state_at[f.name] = array("q")
                 self.state_value[f.name] = []
                 self.state_limits[f.name] = limits(f.dtype) if f.rank == 0 else (1, 0)
+                if f.rank == 0 and f.dtype.is_float:
+                    self.floating.add(f.name)
             else:
                 self.fields[f.name] = GrowingField(f)
 
@@ -186,8 +190,7 @@ class PendingGroup:
                     "connect a tensor, or set the initial value of the tensor",
                 )
             self._unknown(name)
-        low, high = self.state_limits[name]
-        if type(value) is not int or not low <= value <= high:
+        if type(value) is not float or name not in self.floating:
             value = self._state_value(name, value)
         at.append(v)
         self.state_value[name].append(value)
@@ -195,9 +198,10 @@ class PendingGroup:
 
     def _state_value(self, name: str, value: Any) -> Any:
         """A value as what the field holds: a number, or an array of them."""
-        field = next(f for f in self.codelet.fields if f.name == name)
-        if type(value) is float and field.rank == 0 and field.dtype.is_float:
+        low, high = self.state_limits[name]
+        if type(value) is int and low <= value <= high:
             return value
+        field = next(f for f in self.codelet.fields if f.name == name)
         what = f"state {name!r} of {self.codelet.name}"
         data = values_of_type(value, field.dtype, what)
         if field.rank:

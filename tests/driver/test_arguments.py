@@ -45,6 +45,7 @@ def test_no_model(origin: Any) -> None:
         {"shapes": {"x": 3}},
         {"shapes": {"x": (3.0, 2)}},
         {"consts": [1]},
+        {"consts": {"x": [[1.0, 2.0], [3.0]]}},
     ],
     ids=repr,
 )

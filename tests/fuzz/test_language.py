@@ -270,6 +270,7 @@ def test_programs(number: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @seed(2)
 @tries(1500)
 @given(st.integers(0, 1 << 30))

@@ -177,7 +177,12 @@ def _sweep(graph: Graph, live: set[Value]) -> None:
 
 
 def stored(feed: Any, spec: InputSpec) -> Array:
-    array = np.asarray(feed)
+    """An array of the input's element type. Raises InputError for another type, and for lists of
+    arrays of several shapes."""
+    try:
+        array = np.asarray(feed)
+    except ValueError as error:
+        raise InputError(f"input {spec.name!r} is {spec.type}, not {type(feed).__name__}") from error
     tag_type = TAGS.get(spec.tag)
     if tag_type is not None and array.dtype == tag_type:
         integer = spec.tag.startswith(("int", "uint"))
