@@ -182,7 +182,8 @@ def stored(feed: Any, spec: InputSpec) -> Array:
     try:
         array = np.asarray(feed)
     except ValueError as error:
-        raise InputError(f"input {spec.name!r} is {spec.type}, not {type(feed).__name__}") from error
+        given = type(feed).__name__
+        raise InputError(f"input {spec.name!r} is {spec.type}, not a {given}") from error
     tag_type = TAGS.get(spec.tag)
     if tag_type is not None and array.dtype == tag_type:
         integer = spec.tag.startswith(("int", "uint"))
