@@ -20,7 +20,7 @@ from poplar_py.codelets.codelet_ir import LAYOUT_BYTES, CodeletIR, Field, walk_s
 from poplar_py.codelets.cycle_tables import TABLES, TILE_NAMES
 from poplar_py.codelets.cycles import IssueModel
 from poplar_py.codelets.diskcache import cache_folder, read_entry, source_version, write_entry
-from poplar_py.codelets.errors import CodeletError
+from poplar_py.codelets.errors import BUILTIN, CodeletError
 from poplar_py.codelets.pack import Packed, pack, unpack
 from poplar_py.codelets.rows import RowLayout, row_layout
 from poplar_py.diagnostics import DuplicateName, FileError, UnknownName
@@ -323,7 +323,7 @@ class _Builtins:
             return
         self.parsed.add(prefix)
         parse = _front("source").parse_source
-        modules = [parse(text, f"builtin/{file}") for file, text in self.texts(prefix).items()]
+        modules = [parse(text, BUILTIN + file) for file, text in self.texts(prefix).items()]
         shared = {name: m for m in modules if not m.classes for name in m.functions}
         for module in modules:
             module.shared = shared

@@ -6,7 +6,10 @@ import ast
 
 from poplar_py.diagnostics import Location, PoplarPyError
 
-__all__ = ["CodeletError", "InstanceError", "place"]
+__all__ = ["BUILTIN", "CodeletError", "InstanceError", "place"]
+
+BUILTIN = "builtin/"
+"""Begins the file names of the codelets that come with the package."""
 
 
 class CodeletError(PoplarPyError):

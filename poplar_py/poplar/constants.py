@@ -44,7 +44,8 @@ def values_of_type(values: Any, dtype: DType, what: str) -> npt.NDArray[Any]:
         remedy = f"{dtype.name} holds the whole numbers {low} to {high}"
         fail(TensorCreationError, f"{what} of type {dtype.name} with value {bad}", remedy)
     try:
-        return data.astype(dtype.numpy, copy=False)
+        with np.errstate(over="ignore"):  # an infinity, as on the device
+            return data.astype(dtype.numpy, copy=False)
     except OverflowError:
         fail(TensorCreationError, f"{what} of type {dtype.name} with a value beyond all floats")
 

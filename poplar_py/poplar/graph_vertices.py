@@ -12,7 +12,7 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 import numpy.typing as npt
 
-from poplar_py.codelets.errors import InstanceError
+from poplar_py.codelets.errors import BUILTIN, InstanceError
 from poplar_py.diagnostics import FileError, Location, PoplarPyError, UnknownName, reason_of
 from poplar_py.poplar.arrays import Ints, as_ints
 from poplar_py.poplar.constants import as_array, values_of_type
@@ -42,6 +42,7 @@ from poplar_py.poplar.pending import PendingGroup
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.vertex_ref import FieldRef, VertexRef
 from poplar_py.poplar.views import Affine
+from poplar_py.poplar.where import caller, source_text
 from poplar_py.types import u16
 
 
@@ -68,6 +69,12 @@ class VertexGraph(TensorGraph):
             fail(UnknownVertexType, f"no codelet {name!r}", remedy)
         except InstanceError as error:
             fail(UnknownVertexType, f"no codelet {name!r}: {error.message}", error.remedy)
+        except PoplarPyError as error:
+            if not error.loc.file.startswith(BUILTIN):
+                raise
+            loc = caller()
+            what = f"{name}: {error.message}"
+            raise type(error)(what, loc, error.remedy, source_text(loc)) from error
 
     def add_vertices(
         self,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from poplar_py.poplar import program
-from poplar_py.popnn.steps import Cell, Operand, Step, input_gates, run_steps
+from poplar_py.popnn.steps import Cell, Operand, Step, hidden_size, input_gates, run_steps
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -86,7 +86,7 @@ def gru(
 ) -> tuple[Tensor, Tensor]:
     """Gates z, r, h: x [T, B, I], w [3H, I], r [3H, H], bias [6H] -> y [T, B, H], h [B, H]."""
     name = name or "gru"
-    hidden = r.shape[1]
+    hidden = hidden_size(r)
     first = None if bias is None else bias.slice(0, 3 * hidden, 0)
     second = None if bias is None else bias.slice(3 * hidden, 6 * hidden, 0)
     gates = input_gates(graph, x, w, first, prog, name)

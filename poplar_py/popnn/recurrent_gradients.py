@@ -16,7 +16,7 @@ from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.poplar import concat, program
 from poplar_py.poplin import mat_mul
 from poplar_py.popnn.recurrent import gru_step, lstm_step, rnn_step
-from poplar_py.popnn.steps import Cell, Operand, Step, input_gates, run_steps
+from poplar_py.popnn.steps import Cell, Operand, Step, hidden_size, input_gates, run_steps
 from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.refuse import refuse
 from poplar_py.types import f32, f64
@@ -103,7 +103,7 @@ class _Layer:
         return out.reshape(self.x.shape)
 
     def check(self, y_gradient: Tensor) -> None:
-        shape = (*self.x.shape[:2], self.r.shape[1])
+        shape = (*self.x.shape[:2], hidden_size(self.r))
         if tuple(y_gradient.shape) != shape:
             refuse(
                 ShapeError, f"y_gradient {list(y_gradient.shape)}; the layer gives {list(shape)}"
@@ -210,7 +210,7 @@ def gru_gradients(
     """
     layer = _Layer(graph, x, w, r, bias, h0, prog, name, reverse)
     layer.check(y_gradient)
-    half = 3 * r.shape[1]
+    half = 3 * hidden_size(r)
     first, second = (
         None if bias is None else bias.slice(k * half, (k + 1) * half, 0) for k in (0, 1)
     )

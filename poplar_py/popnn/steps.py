@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
     from poplar_py.types import DType
 
-__all__ = ["Cell", "Operand", "Step", "input_gates", "run_steps"]
+__all__ = ["Cell", "Operand", "Step", "hidden_size", "input_gates", "run_steps"]
 
 UNROLL = 3
 """Longest sequence that is unrolled."""
@@ -125,6 +125,13 @@ def _repeated(
     return outs, held
 
 
+def hidden_size(r: Operand) -> int:
+    """H of recurrent weights [gates H, H]. Raises ShapeError for other ranks."""
+    if len(r.shape) != 2:
+        refuse(ShapeError, f"recurrent weights {list(r.shape)}", "give [gates x hidden, hidden]")
+    return r.shape[1]
+
+
 @dataclass(frozen=True)
 class Cell:
     """What the steps of a layer share. `turned` are the recurrent weights [H, gates H]; `second`
@@ -139,7 +146,7 @@ class Cell:
 
     @staticmethod
     def of(graph: Graph, x: Tensor, r: Operand, name: str, second: Tensor | None = None) -> Cell:
-        return Cell(graph, name, x.dtype, r.shape[1], r.transpose(), second)
+        return Cell(graph, name, x.dtype, hidden_size(r), r.transpose(), second)
 
     def part(self, t: Operand, k: int, width: int = 1) -> Operand:
         """Gates k to k + width - 1 of something whose last dim holds all gates."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast, overload
 
+from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import program
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import fill
 from poplar_py.popops.reduction import reduce
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import bool_, i32
 
 if TYPE_CHECKING:
@@ -78,7 +80,10 @@ def counted_for_loop(
     body: Callable[[Tensor], program.Program],
     name: str = "counted_for_loop",
 ) -> program.Program:
-    """A program that runs `body(i)` for every i of range(begin, end, step)."""
+    """A program that runs `body(i)` for every i of range(begin, end, step). Raises OptionError for
+    a step of 0."""
+    if step == 0:
+        refuse(OptionError, "a counted loop with a step of 0", "give another step")
     counter = graph.add_variable(i32, (1,), f"{name}/counter", mapping=0)
     out = program.Sequence()
     fill(graph, counter, begin, out, f"{name}/first")

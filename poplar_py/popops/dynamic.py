@@ -22,6 +22,7 @@ from poplar_py.popops.tables import PART, UpdateTable, writable_table
 from poplar_py.poputil.boxes import divisor_at_most
 from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
+from poplar_py.poputil.refuse import refuse, table_shape
 from poplar_py.types import i32
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def dynamic_update(
     name = name or "dynamic_update"
     axes = [axis] if isinstance(axis, int) else list(axis)
     if len(update.shape) != len(x.shape):
-        raise ShapeError(f"update {list(update.shape)} of {list(x.shape)}")
+        refuse(ShapeError, f"update {list(update.shape)} of {list(x.shape)}")
     sizes = [update.shape[axis_of(x, a)] for a in axes]
     offsets = as_offsets(graph, start, prog, name)
     where = _dims_and_sizes(x, axes, sizes, offsets)
@@ -154,7 +155,7 @@ def dynamic_update(
     if any(
         n != m for d, (n, m) in enumerate(zip(x.shape, update.shape, strict=True)) if d not in held
     ):
-        raise ShapeError(f"update {list(update.shape)} of {list(x.shape)} along {axes}")
+        refuse(ShapeError, f"update {list(update.shape)} of {list(x.shape)} along {axes}")
     if prod(update.shape) == 0 or not axes:
         return x
     out = _update_axes(graph, x, update, offsets, where, prog, name)
@@ -197,7 +198,7 @@ def update_table(
 ) -> None:
     """Rows of a table from `start` (an integer, clamped to fit) become update [size, width]."""
     name = name or "update_table"
-    size, width = update.shape
+    size, width = table_shape(update.shape, "an update")
     blocks = width // table.cols
     view = update.reshape((size, blocks, table.cols)).dim_shuffle((1, 0, 2)).flatten()
     at = table.block * size * table.cols
@@ -217,7 +218,7 @@ def update_table(
 
 def slice_table(graph: Graph, x: Tensor, prog: program.Sequence, name: str = "") -> Tensor:
     """A copy of x [rows, width] from which `dynamic_slice` along dim 0 reads in place."""
-    rows, width = x.shape
+    rows, width = table_shape(x.shape, "a table")
     cols = _slice_cols(graph, rows, width)
     size = np.full(width // cols, rows * cols, np.int64)
     mapping = interval_mapping(size, spread_tiles(graph, width // cols))

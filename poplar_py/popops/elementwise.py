@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.codelets import expr as expressions
-from poplar_py.diagnostics import ShapeError
+from poplar_py.diagnostics import PoplarPyError, ShapeError
 from poplar_py.poplar import program
 from poplar_py.poplar.arrays import ragged, unique_sorted
 from poplar_py.poplar.edges import Edges
@@ -39,7 +39,7 @@ from poplar_py.poputil.layout import (
     memory_order,
     plain_order,
 )
-from poplar_py.poputil.refuse import common_shape
+from poplar_py.poputil.refuse import common_shape, refuse
 from poplar_py.types import DType
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def map(
     there and nothing is appended to `prog`.
     """
     expr, tensors = plain(expr, tensors)
-    dtype = out_dtype or result_dtype(expr, [t.dtype for t in tensors])
+    given = result_dtype(expr, [t.dtype for t in tensors])
+    dtype = out_dtype or given
     shape = _shape_of(tensors)
     name = name or "map"
     if prod(shape) == 0:
@@ -98,9 +99,10 @@ def map_with_output(
     Raises ShapeError unless the inputs broadcast to the shape of `out`.
     """
     expr, tensors = plain(expr, tensors)
+    result_dtype(expr, [t.dtype for t in tensors])
     if _shape_of([*tensors, out]) != tuple(out.shape):
         shapes = ", ".join(str(list(t.shape)) for t in tensors)
-        raise ShapeError(f"an operation on {shapes} written to {list(out.shape)}")
+        refuse(ShapeError, f"an operation on {shapes} written to {list(out.shape)}")
     if prod(out.shape) == 0:
         return
     tensors = apart(graph, tensors, out, prog, name or "map")
@@ -122,8 +124,12 @@ def map_in_place(
 
 
 def result_dtype(expr: str, dtypes: Sequence[DType]) -> DType:
-    """Element type of an expression over inputs of the given types."""
-    return expressions.result_dtype(expr, tuple(dtypes))
+    """Element type of an expression over inputs of the given types. Raises TypeMismatch and
+    ParseError at the user's line."""
+    try:
+        return expressions.result_dtype(expr, tuple(dtypes))
+    except PoplarPyError as error:
+        refuse(type(error), error.message, error.remedy)
 
 
 def _shape_of(tensors: Sequence[Tensor]) -> tuple[int, ...]:

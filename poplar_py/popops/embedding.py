@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.poplar.options import Option, OptionFlags, check_options, flag
 from poplar_py.popops.slice_plan import SlicePlan
+from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph
@@ -72,7 +73,7 @@ def plan(
     leaves its temporary data the share of memory that was asked for.
     """
     if num_entries < 1 or output_size < 1:
-        raise ShapeError(f"a plan for a table [{num_entries}, {output_size}]")
+        refuse(ShapeError, f"a plan for a table [{num_entries}, {output_size}]")
     given = _options(options)
     problem = _Problem(
         num_entries,
@@ -88,7 +89,8 @@ def plan(
     room = graph.target.bytes_per_tile * _proportion(given["availableMemoryProportion"])
     best = _best_cut(problem, room, given["planMinimisationTarget"] == "cycles")
     if best is None:
-        raise OptionError(
+        refuse(
+            OptionError,
             f"no cut of a table [{num_entries}, {output_size}] has temporary data of at most "
             f"{int(room):,} bytes a tile",
             remedy="raise availableMemoryProportion or look fewer rows up at a time",
@@ -121,9 +123,9 @@ def _options(options: Mapping[str, Any] | None) -> OptionFlags:
     out = OptionFlags({**{k: o.default for k, o in OPTIONS.items()}, **flags})
     for name, choices in CHOICES.items():
         if out[name] not in choices:
-            raise OptionError(f"option {name!r} is {out[name]!r}", remedy=" or ".join(choices))
+            refuse(OptionError, f"option {name!r} is {out[name]!r}", remedy=" or ".join(choices))
     if not flag(out, "usedForSlice") and not flag(out, "usedForUpdate"):
-        raise OptionError("a plan that is used neither for slices nor for updates")
+        refuse(OptionError, "a plan that is used neither for slices nor for updates")
     return out
 
 
@@ -135,9 +137,10 @@ def _proportion(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if value > 0:
-        return value
-    raise OptionError(f"option 'availableMemoryProportion' is {text!r}", remedy="a number over 0")
+    if not value > 0:
+        what = f"option 'availableMemoryProportion' is {text!r}"
+        refuse(OptionError, what, remedy="a number over 0")
+    return value
 
 
 def _cuts(p: _Problem) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import linear
 from poplar_py.popops.elementwise import split_work
 from poplar_py.poputil.layout import fresh, mapping_of, memory_order, plain_order
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, i32
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def _held(value: Number, dtype: DType) -> Any:
     and for fractions of integers."""
     if dtype.is_integer and not (isfinite(value) and value == int(value) and _fits(value, dtype)):
         fail(TensorTypeError, f"a fill of {dtype} elements with {value}")
-    return np.asarray(value, dtype.numpy)[()]
+    with np.errstate(over="ignore"):
+        return np.asarray(value, dtype.numpy)[()]
 
 
 def _fits(value: Number, dtype: DType) -> bool:
@@ -73,8 +75,9 @@ def fill_constant(
 
 
 def iota(graph: Graph, n: int, dtype: DType = i32, start: int = 0, name: str = "") -> Tensor:
-    """start, start + 1, ... as a constant of `n` elements, spread linearly."""
-    values = (np.arange(n, dtype=np.int64) + start).astype(dtype.numpy)
+    """start, start + 1, ... as a constant of `n` elements, spread linearly. Raises
+    TensorCreationError where the type does not hold them."""
+    values = np.arange(n, dtype=np.int64) + start
     return graph.add_constant(dtype, (n,), values, name or "iota", "linear")
 
 
@@ -93,7 +96,7 @@ def pad(
     """
     name = name or "pad"
     if not len(before) == len(after) == len(t.shape) or min((*before, *after), default=0) < 0:
-        raise ShapeError(f"{list(before)} and {list(after)} elements around {list(t.shape)}")
+        refuse(ShapeError, f"{list(before)} and {list(after)} elements around {list(t.shape)}")
     shape = tuple(b + n + a for b, n, a in zip(before, t.shape, after, strict=True))
     if shape == tuple(t.shape):
         return t

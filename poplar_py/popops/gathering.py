@@ -24,6 +24,7 @@ from poplar_py.popops.tables import PART, table_of_parts, table_where_it_lies
 from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
 from poplar_py.poputil.layout import compact, fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
+from poplar_py.poputil.refuse import table_shape
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -67,7 +68,7 @@ def create_table(
 
     Returns the [rows, width] view and the shape (width / cols, rows, cols) it is stored in.
     """
-    rows, width = shape
+    rows, width = table_shape(shape, "a table")
     plan = plan_gather(rows, width, count, graph.num_tiles)
     stored = (width // plan.cols, rows, plan.cols)
     var = graph.add_variable(dtype, stored, name, mapping=table_mapping(graph, rows, width, plan))
@@ -76,7 +77,7 @@ def create_table(
 
 def constant_table(graph: Graph, values: npt.NDArray[Any], count: int, name: str = "") -> Tensor:
     """A constant table [rows, width] stored as `create_table` does."""
-    rows, width = values.shape
+    rows, width = table_shape(values.shape, "values")
     plan = plan_gather(rows, width, count, graph.num_tiles)
     stored = values.reshape((rows, width // plan.cols, plan.cols)).transpose((1, 0, 2))
     mapping = table_mapping(graph, rows, width, plan)
@@ -128,15 +129,17 @@ def multi_slice(
     """Rows `indices[n]` (integers) of table [rows, width]: [n, width].
 
     With a plan every part of the table is read where the plan puts it; a table that lies elsewhere
-    is moved there first. Raises ShapeError and TypeMismatch for a plan of another table.
+    is moved there first. Raises ShapeError for other ranks, ShapeError and TypeMismatch for a plan
+    of another table.
     """
     name = name or "multi_slice"
     if plan is not None:
         check_plan(plan, table.dtype, table.shape)
         if indices.numel:
             return _planned_slice(graph, table, indices, plan, prog, name)
-    if indices.numel == 0 or table.shape[1] == 0:
-        return fresh(graph, table.dtype, (indices.numel, table.shape[1]), name)
+    _, width = table_shape(table.shape, "a table")
+    if indices.numel == 0 or width == 0:
+        return fresh(graph, table.dtype, (indices.numel, width), name)
     return _slice_anywhere(graph, table, indices, prog, name)
 
 

@@ -29,6 +29,7 @@ from poplar_py.popops.reduction_cost import Job, costs_of
 from poplar_py.poputil.blocked import LANES, blocked_base, mark_padded
 from poplar_py.poputil.layout import MemoryOrder, mapping_of, memory_order, plain_order
 from poplar_py.poputil.place import STRIDE, interval_mapping
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, bf16, bool_, f16, f32
 
 if TYPE_CHECKING:
@@ -171,16 +172,16 @@ def _reduce(
 def _plain(params: ReduceParams) -> str:
     """The kind of parameters without a scale or an update, which need an output."""
     if params.update or params.scale is not None:
-        raise OptionError("a scale or an update of a new tensor", remedy="use reduce_with_output")
+        refuse(OptionError, "a scale or an update of a new tensor", remedy="use reduce_with_output")
     return params.op
 
 
 def _checked_kind(kind: str, dtype: DType) -> str:
     kind = reduction_kind(kind)
-    if kind == "log_add" and not dtype.is_float:
-        raise OptionError(f"log_add of {dtype} elements", remedy="cast them to a float type")
+    if kind in ("log_add", "mean") and not dtype.is_float:
+        refuse(OptionError, f"{kind} of {dtype} elements", remedy="cast them to a float type")
     if (dtype is bool_) != (kind in ("and", "or")):
-        raise OptionError(f"{kind} of {dtype} elements", remedy="and, or are for bool, only they")
+        refuse(OptionError, f"{kind} of {dtype} elements", remedy="and, or are for bool, only they")
     return kind
 
 
@@ -204,8 +205,8 @@ def reduction_kind(kind: str) -> str:
     """The name in KINDS of a kind or one of PopLibs' names. Raises OptionError."""
     found = ALIASES.get(kind.lower(), kind.lower())
     if found not in KINDS:
-        raise OptionError(
-            f"there is no reduction {kind!r}", remedy=f"use one of {', '.join(KINDS)}"
+        refuse(
+            OptionError, f"there is no reduction {kind!r}", remedy=f"use one of {', '.join(KINDS)}"
         )
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from poplar_py.diagnostics import OptionError
+from poplar_py.diagnostics import OptionError, ShapeError, TypeMismatch
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
 from poplar_py.popops.gathering import as_i32
@@ -19,6 +19,7 @@ from poplar_py.popops.tables import (
     update_cut,
     writable_table,
 )
+from poplar_py.poputil.refuse import refuse, table_shape
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -42,9 +43,10 @@ def scatter(
     """A copy of x [n, w] with rows `indices[m]` replaced by, or joined with, updates [m, w].
 
     An index outside x ends the run with a TileException.
-    reduction: none (the later update wins), add, mul, max, min. Raises OptionError for others.
+    reduction: none (the later update wins), add, mul, max, min. Raises OptionError for others,
+    ShapeError and TypeMismatch for updates that do not fit.
     """
-    _check_reduction(reduction)
+    _check_updates(x, indices, updates, reduction)
     name = name or "scatter"
     if prod(x.shape) == 0:
         return x
@@ -54,9 +56,17 @@ def scatter(
     return table.tensor
 
 
-def _check_reduction(reduction: str) -> None:
+def _check_updates(x: Tensor, indices: Tensor, updates: Tensor, reduction: str) -> None:
     if reduction != "none" and reduction not in REDUCTIONS:
-        raise OptionError(f"there is no reduction {reduction!r}", remedy="add, mul, max or min")
+        refuse(OptionError, f"there is no reduction {reduction!r}", remedy="add, mul, max or min")
+    _, width = table_shape(x.shape, "a table")
+    if tuple(updates.shape) != (indices.numel, width):
+        what = (
+            f"updates {list(updates.shape)} by {indices.numel} indices of a table {list(x.shape)}"
+        )
+        refuse(ShapeError, what, f"[{indices.numel}, {width}] is wanted")
+    if updates.dtype is not x.dtype:
+        refuse(TypeMismatch, f"updates of {updates.dtype} for {x.dtype} elements", "cast them")
 
 
 def _scatter_all(
@@ -123,10 +133,10 @@ def multi_update(
 
     A table whose parts, as a plan or the number of updates cuts them, lie on one tile each is
     updated where it lies; another one is moved there and back. Indices outside the table are passed
-    over. Raises OptionError for an unknown
-    operation, ShapeError and TypeMismatch for a plan of another table.
+    over. Raises OptionError for an unknown operation, ShapeError and TypeMismatch for updates that
+    do not fit and for a plan of another table.
     """
-    _check_reduction(operation)
+    _check_updates(x, indices, updates, operation)
     name = name or "multi_update"
     if plan is not None:
         check_plan(plan, x.dtype, x.shape)

@@ -13,6 +13,7 @@ from poplar_py.poplar.edges import Edges
 from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
 from poplar_py.poputil.layout import mapping_of
 from poplar_py.poputil.place import WORKERS, interval_mapping, spread_tiles
+from poplar_py.poputil.refuse import table_shape
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -58,10 +59,12 @@ class UpdateTable:
 
 def update_cut(graph: Graph, shape: tuple[int, int], count: int) -> tuple[int, int]:
     """(cols, rows) of the parts of a table for updates of `count` rows at a time."""
-    rows, width = shape
+    rows, width = table_shape(shape, "a table")
     limit = min(max(1, PART // max(1, count)), max(16, -(-width // graph.num_tiles)))
     cols = divisor_at_most(width, limit)
-    part = min(rows, max(1, PART // cols), max(64, -(-rows * (width // cols) // graph.num_tiles)))
+    part = min(
+        max(1, rows), max(1, PART // cols), max(64, -(-rows * (width // cols) // graph.num_tiles))
+    )
     return cols, part
 
 

@@ -13,6 +13,7 @@ from poplar_py.popops.arithmetic import BINARY, UNARY
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place, map_with_output
 from poplar_py.popops.variants import BinaryInPlace, UnaryInPlace
+from poplar_py.poputil.refuse import refuse
 from poplar_py.types import bool_
 
 if TYPE_CHECKING:
@@ -99,9 +100,9 @@ def check_accuracy_when_cast(
     are floats.
     """
     if x.numel != 1:
-        raise ShapeError(f"the accuracy of {x.numel} elements", remedy="give one element")
+        refuse(ShapeError, f"the accuracy of {x.numel} elements", remedy="give one element")
     if not (x.dtype.is_float and dtype.is_float):
-        raise TensorTypeError(f"the accuracy of {x.dtype.name} as {dtype.name}")
+        refuse(TensorTypeError, f"the accuracy of {x.dtype.name} as {dtype.name}")
     back = f"cast(cast($0,{dtype.name}),{x.dtype.name})"
     text = f"less_equal(abs(sub({back},$0)),mul(abs($0),c({float(tolerance)!r})))"
     return map_expr(graph, text, [x.reshape(())], prog, name, bool_)

@@ -105,7 +105,7 @@ def _same(arg: Tensor, param: Tensor) -> Tensor:
     if arg.shape != param.shape:
         refuse(ShapeError, f"an argument of shape {list(arg.shape)} for {list(param.shape)}")
     if arg.dtype is not param.dtype:
-        raise TensorTypeError(f"an argument of {arg.dtype.name} for {param.dtype.name}")
+        refuse(TensorTypeError, f"an argument of {arg.dtype.name} for {param.dtype.name}")
     return arg
 
 

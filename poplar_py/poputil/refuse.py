@@ -9,9 +9,11 @@ from poplar_py.poplar.where import caller, source_text
 from poplar_py.types import broadcast_shapes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from poplar_py.diagnostics import PoplarPyError
 
-__all__ = ["common_shape", "refuse"]
+__all__ = ["common_shape", "refuse", "table_shape"]
 
 
 def refuse(kind: type[PoplarPyError], message: str, remedy: str = "") -> NoReturn:
@@ -26,3 +28,11 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(int(n) for n in broadcast_shapes(*shapes))
     except ShapeError as error:
         refuse(ShapeError, error.message, error.remedy)
+
+
+def table_shape(shape: Sequence[int], what: str) -> tuple[int, int]:
+    """Rows and width. Raises ShapeError for other than two dims, or negative ones."""
+    sizes = tuple(shape)
+    if len(sizes) != 2 or any(n < 0 for n in sizes):
+        refuse(ShapeError, f"{what} of shape {list(sizes)}", "give [rows, width]")
+    return sizes
