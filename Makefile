@@ -21,9 +21,9 @@ help:            ## show this list
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(DEV): pyproject.toml | $(BIN)/python
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@$(BYTES)
 	@touch $@
 
