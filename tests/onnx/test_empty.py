@@ -70,3 +70,11 @@ def test_shift_of_a_constant(direction: str, size: int) -> None:
     model.ir_version = 8
     got = pp.Engine(pp.load(model), tiles_per_ipu=2).run({"x": x})["y"]
     assert np.array_equal(got, left << x if direction == "LEFT" else left >> x)
+
+
+@pytest.mark.parametrize("last", [2**31 - 1, 2**63 - 1, -(2**63)])
+def test_slice_backwards_to_the_end(last: int) -> None:
+    """onnxruntime takes the largest end for the end of the axis, whichever way the slice goes."""
+    x = np.arange(5, dtype=np.float32)
+    bounds = [np.array([k], np.int64) for k in (3, last, 0, -1)]
+    np.testing.assert_array_equal(run("Slice", x, bounds), x[3::-1])
