@@ -91,11 +91,11 @@ class Engine:
     Takes an executable, or a model that is compiled for the inputs it is given: for their shapes,
     and for the values of those that decide shapes. Up to eight such specialisations are kept.
 
-    `threads` are host threads (default: the free cores). `faithful_exchange` moves every remote
-    byte through its planned buffer and poisons dead ones; `check_uninitialised` reports reads of
-    elements nothing has written; `merge_vertices` lets the host run neighbouring vertices as one.
-    None of them changes a result. Several threads may call one engine: their runs follow one
-    another.
+    `threads` are host threads (default: the free cores, or one for a program too small to share).
+    `faithful_exchange` moves every remote byte through its planned buffer and poisons dead ones;
+    `check_uninitialised` reports reads of elements nothing has written; `merge_vertices` lets the
+    host run neighbouring vertices as one. None of them changes a result. Several threads may call
+    one engine: their runs follow one another.
     """
 
     def __init__(

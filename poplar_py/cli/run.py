@@ -27,7 +27,11 @@ __all__ = ["run_command"]
 @click.option(
     "--profile", type=click.Path(file_okay=False), metavar="DIR", help="Write a report to DIR."
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Host threads (default: free cores).")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Host threads (default: free cores, 1 for a small program).",
+)
 @click.option("--faithful-exchange", is_flag=True, help="Move every remote byte, poison dead ones.")
 @click.option("--check-uninitialised", is_flag=True, help="Report reads of unwritten elements.")
 @click.option("--no-merge-vertices", is_flag=True, help="Run every vertex by itself on the host.")

@@ -25,6 +25,7 @@ from poplar_py.runtime.host import HostServices
 from poplar_py.runtime.kernels import load_kernels, mergeable, raw_copy
 from poplar_py.runtime.loaded import load_code
 from poplar_py.runtime.pool import ThreadPool, aligned, free_cores
+from poplar_py.runtime.serial import worth_sharing
 from poplar_py.runtime.shadow import Shadow
 from poplar_py.runtime.stream_calls import is_callback, is_ndarray
 from poplar_py.runtime.watchdog import watchdog
@@ -36,15 +37,21 @@ _RAW = ctypes.CFUNCTYPE(
 )
 
 
+def _fitting_threads(executable: Executable, replicas: int) -> int:
+    cores = free_cores()
+    return cores if cores <= replicas or worth_sharing(executable) else replicas
+
+
 class TileEngine:
     """An executable with memory and threads.
 
-    threads: host threads (default: the free cores). replicas: copies of the device that run the
-    same program. faithful_exchange: every remote edge goes through its planned buffer and dead
-    bytes are poisoned. check_uninitialised: as faithful exchange, and reads of elements that
-    nothing wrote are an error (slow). checked: bounds checks in all codelets (True), none (False),
-    or user codelets only. cpu: "native" or an LLVM CPU name. merge_vertices: rows of neighbouring
-    vertices whose data follow one another become one for the host.
+    threads: host threads (default: the free cores; one a replica for programs too small to share).
+    replicas: copies of the device that run the same program. faithful_exchange: every remote edge
+    goes through its planned buffer and dead bytes are poisoned. check_uninitialised: as faithful
+    exchange, and reads of elements that nothing wrote are an error (slow). checked: bounds checks
+    in all codelets (True), none (False), or user codelets only. cpu: "native" or an LLVM CPU name.
+    merge_vertices: rows of neighbouring vertices whose data follow one another become one for the
+    host.
     """
 
     def __init__(
@@ -66,7 +73,7 @@ class TileEngine:
         self.executable = executable
         self.replicas = replicas
         self.faithful = faithful_exchange or check_uninitialised
-        self.threads = free_cores() if threads is None else threads
+        self.threads = _fitting_threads(executable, replicas) if threads is None else threads
         self._jit = shared_jit(cpu)
         self._host = HostServices(self)
         self._pool = ThreadPool(self._jit, replicas, self.threads, self._host.call)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from poplar_py.codegen.program_words import WORDS, Op
-from poplar_py.runtime.serial import drop, needless_barriers
+from poplar_py.runtime.serial import drop, gain_ns, needless_barriers
 
 SMALL, LARGE = 0, 1
 NS = np.array([100.0, 50_000.0])
@@ -53,6 +54,17 @@ def test_a_long_stretch_keeps_some_barriers() -> None:
     code = code_of(*lines, (Op.HALT,))
     left = kept(code, {"main": 0})
     assert 2 < len(left) < 10
+
+
+def test_what_a_second_thread_saves() -> None:
+    """Rounds of a counted loop count; steps that one thread takes anyway save nothing."""
+    small, large, barrier, halt = (Op.CALL, SMALL), (Op.CALL, LARGE), (Op.BARRIER,), (Op.HALT,)
+    once = gain_ns(code_of(large, barrier, halt), NS)
+    assert 0 < once < NS[LARGE] / 2
+    looped = code_of((Op.SET, 0, 10), large, barrier, (Op.LOOP, 0, 1), halt)
+    assert gain_ns(looped, NS) == pytest.approx(10 * once)
+    assert gain_ns(code_of(small, barrier, small, barrier, halt), NS) < 0
+    assert gain_ns(code_of(large, barrier, large, barrier, halt), NS) == pytest.approx(2 * once)
 
 
 def test_targets_are_renumbered() -> None:
