@@ -17,6 +17,9 @@ says how each product was cut.
 
 from __future__ import annotations
 
+import numpy as np
+
+from poplar_py.poplar import Tensor
 from poplar_py.poplin import cycles
 from poplar_py.poplin.conv_params import ConvParams, InputTransform, OutputTransform
 from poplar_py.poplin.convolution import conv_transpose, convolution, transpose_params
@@ -99,6 +102,7 @@ from poplar_py.poplin.solve import (
     triangular_solve,
 )
 from poplar_py.poputil.built_in import add_codelets
+from poplar_py.poputil.kinds import check_kinds
 
 __all__ = [
     "ConvForm",
@@ -175,3 +179,5 @@ __all__ = [
     "triangular_solve",
     "weights_transpose_chans_flip_xy",
 ]
+
+check_kinds(globals(), __all__, Operand=Tensor | np.ndarray)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from poplar_py.poplar import Tensor
 from poplar_py.popnn.activation import (
     ACTIVATIONS,
     NonLinearityType,
@@ -53,6 +56,7 @@ from poplar_py.popnn.recurrent_gradients import (
 from poplar_py.popnn.resizing import resize
 from poplar_py.popnn.spatial import spatial_softmax_2d
 from poplar_py.poputil.built_in import add_codelets
+from poplar_py.poputil.kinds import check_kinds
 
 __all__ = [
     "ACTIVATIONS",
@@ -110,3 +114,5 @@ __all__ = [
     "sum_pool",
     "sum_pool_input_gradient",
 ]
+
+check_kinds(globals(), __all__, Operand=Tensor | np.ndarray)

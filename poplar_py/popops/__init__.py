@@ -79,6 +79,7 @@ from poplar_py.popops.variants import (
     variance_to_inv_std_dev_in_place, variance_to_inv_std_dev_with_output,
 )
 from poplar_py.poputil.built_in import add_codelets
+from poplar_py.poputil.kinds import check_kinds
 
 __all__ = [
     "MASKED_LABEL_CODE", "CircBuf", "IndicesAndTensor", "Operation", "ReduceParams", "SlicePlan",
@@ -135,3 +136,7 @@ __all__ = [
     "variance_to_inv_std_dev", "variance_to_inv_std_dev_in_place",
     "variance_to_inv_std_dev_with_output", "zero",
 ]
+
+check_kinds(globals(), __all__)
+check_kinds(vars(embedding), embedding.__all__)
+check_kinds(vars(rearrange), rearrange.__all__)

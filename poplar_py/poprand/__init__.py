@@ -18,6 +18,7 @@ from poplar_py.poprand.random import (
 )
 from poplar_py.poprand.state import get_hw_seeds, set_hw_seeds, set_seed
 from poplar_py.poputil.built_in import add_codelets
+from poplar_py.poputil.kinds import check_kinds
 
 __all__ = [
     "add_codelets",
@@ -33,3 +34,5 @@ __all__ = [
     "truncated_normal",
     "uniform",
 ]
+
+check_kinds(globals(), __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from poplar_py.poputil import graphfn
 from poplar_py.poputil.built_in import add_codelets
 from poplar_py.poputil.grouping import detect_dim_groupings, detect_innermost_grouping
+from poplar_py.poputil.kinds import check_kinds
 from poplar_py.poputil.partition import create_partitionable_tensor
 from poplar_py.poputil.splits import (
     dim_is_split_over_ipus,
@@ -52,3 +53,6 @@ __all__ = [
     "template_vertex",
     "transform_tile_index",
 ]
+
+check_kinds(globals(), __all__)
+check_kinds(vars(graphfn), graphfn.__all__)

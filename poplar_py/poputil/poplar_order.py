@@ -33,6 +33,7 @@ def poplar_order(rearranged: Callable[[tuple[Any, ...]], Given]) -> Callable[...
             own, found = rearranged(args)
             return function(*own, **{**found, **named})  # type: ignore[arg-type]
 
+        call.__dict__["rearranged"] = rearranged  # for the check of kinds
         return call
 
     return decorate

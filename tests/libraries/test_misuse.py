@@ -120,7 +120,7 @@ class Switch:
 Given = tuple[Switch, dict[str, dict[str, Case]]]
 
 
-def _cases(library: str) -> dict[str, Case]:
+def fresh_cases(library: str) -> dict[str, Case]:
     """The cases anew: their tables hold the functions the library has now."""
     modules = [reload(import_module(f"tests.libraries.{file}")) for file in CASE_FILES[library]]
     return {name: case for module in modules for name, case in module.CASES.items()}
@@ -134,10 +134,10 @@ def given() -> Iterator[Given]:
         module = import_module(f"poplar_py.{library}")
         for name in public_functions(library):
             patch.setattr(module, name, switch.around(name, getattr(module, name)))
-    yield switch, {library: _cases(library) for library in LIBRARIES}
+    yield switch, {library: fresh_cases(library) for library in LIBRARIES}
     patch.undo()
     for library in LIBRARIES:
-        _cases(library)
+        fresh_cases(library)
 
 
 def run(given: Given, library: str, name: str, seed: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from compiled import interpreter_blocked
 from onnx import TensorProto, helper, numpy_helper
@@ -113,3 +114,31 @@ def test_channels_in_the_last_axis(dtype: Any) -> None:
     names = ["x", "sa", "za", "w", "sw", "zw", "sc", "zc"]
     shape = {"pads": [1, 1, 1, 1], "strides": [2, 1], "channels_last": 1}
     compare(helper.make_node("QLinearConv", names, ["y"], **CONTRIB, **shape), held, {"x": x})
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
+def test_what_is_no_number(dtype: Any) -> None:
+    """NaN comes from masks of infinities, whose scale was measured; it becomes the least number."""
+    node = helper.make_node("QuantizeLinear", ["x", "sa", "zc"], ["y"])
+    held = {"sa": np.asarray(0.5, np.float32), "zc": np.asarray(3, dtype)}
+    x = np.array([[np.nan, np.inf, -np.inf, 1.25, -1.25]] * 5, np.float32)
+    compare(node, held, {"x": x}, 21)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        "kernel_shape=[2, 2], strides=[2, 2]",
+        "kernel_shape=[3, 3], pads=[1, 1, 1, 1]",
+        "kernel_shape=[3, 2], strides=[2, 1], pads=[0, 1, 1, 0], count_include_pad=1",
+    ],
+)
+def test_means_have_the_same_bits(window: str) -> None:
+    """Means of dequantised numbers fall on halves: their last bit decides what they become."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1, 20, 13, 12] x) => (float[n,c,h,w] y)'
+        f" {{ y = AveragePool<{window}>(x) }}"
+    )
+    x = np.random.default_rng(0).standard_normal((1, 20, 13, 12)).astype(np.float32)
+    engine = pp.Engine(pp.load(model), system="ipu", tiles_per_ipu=4, threads=1)
+    np.testing.assert_array_equal(engine.run({"x": x})["y"], expected(model, {"x": x})[0])

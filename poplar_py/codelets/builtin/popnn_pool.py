@@ -112,7 +112,11 @@ class MaxPoolIndex(Vertex, Generic[T]):
 
 @vertex
 class AvgPool(Vertex, Generic[F, ACC, L]):
-    """out[o, l] = sum of the window / (outer * number of its pixels in [first, last))."""
+    """out[o, l] = sum of the window / (outer * number of its pixels in [first, last)).
+
+    Columns are added up first, as in onnxruntime: means of whole numbers fall on halves, which a
+    quantised model rounds.
+    """
 
     out: Output[Vector[F]]
     x: Vector[Input[Vector[F, ONE_PTR]]]
@@ -134,12 +138,11 @@ class AvgPool(Vertex, Generic[F, ACC, L]):
                 p = lo + k * self.dilation
                 if p >= self.first and p < self.last:
                     count = count + 1
-            for r in range(len(self.x)):
-                row = self.x[r]
-                for k in range(self.kernel):
-                    p = lo + k * self.dilation
-                    if p >= 0 and p < self.width:
-                        acc = acc + cast(pixel(row, p * L, L), ACC)
+                if p >= 0 and p < self.width:
+                    column = lanes(ACC(0), L)
+                    for r in range(len(self.x)):
+                        column = column + cast(pixel(self.x[r], p * L, L), ACC)
+                    acc = acc + column
             scale = cast(count * self.outer, ACC)
             if L == 1:
                 self.out[o] = cast(acc / scale, F)

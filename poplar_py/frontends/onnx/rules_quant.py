@@ -47,12 +47,13 @@ def _limits(dtype: DType, tag: str) -> tuple[int, int]:
 
 
 def saturated(b: Builder, number: Val, zero: Val | None, dtype: DType, tag: str) -> Val:
-    """Rounded floats plus a zero point, limited to an integer type."""
+    """Rounded floats plus a zero point, limited to an integer type. NaN becomes the least of it, as
+    in onnxruntime."""
     low, high = _limits(dtype, tag)
     whole = b.emit(ew.Round, number)
     if zero is not None:
         whole = whole + b.cast(zero, whole.dtype)
-    limited = b.minimum(b.maximum(whole, low), high)
+    limited = b.minimum(b.select(b.greater_equal(whole, low), whole, low), high)
     out = b.cast(limited, dtype)
     out.tag = tag
     return out
