@@ -29,7 +29,7 @@ from poplar_py.poplin.wide import fold_wide_kernel
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.fill import fill
 from poplar_py.poputil.layout import fresh
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poputil.refuse import need_room, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
@@ -183,6 +183,8 @@ def transpose_params(kernel: Items[int], params: ConvForm, extend: Items[int]) -
     at its end (ONNX's output_padding).
     """
     rank = len(kernel)
+    if not rank == len(extend) == params.rank:
+        refuse(ShapeError, f"a kernel {list(kernel)} and {list(extend)} over {params.rank} dims")
     reach = [(k - 1) * d for k, d in zip(kernel, params.dilations, strict=True)]
     return ConvForm(
         (1,) * rank,
@@ -216,6 +218,7 @@ def conv_transpose(
     extend = tuple(output_padding or (0,) * params.rank)
     if len(w.shape) != params.rank + 2 or len(extend) != params.rank:
         refuse(ShapeError, f"transposed over {params.rank} dims: w {tuple(w.shape)}, {extend}")
+    need_room(graph, [max(n, 0) for n in extend])
     if w.shape[0] % params.groups:
         refuse(ShapeError, f"{params.groups} groups of the channels of w {tuple(w.shape)}")
     if _tiles_without_overlap(w.shape[2:], params, extend):

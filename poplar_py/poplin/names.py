@@ -12,7 +12,7 @@ from poplar_py.poplin.convolution import convolution
 from poplar_py.poplin.gradients import add_scaled
 from poplar_py.poplin.matmul import mat_mul
 from poplar_py.popops.elementwise import map_in_place
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poputil.refuse import need_room, refuse
 from poplar_py.types import DType, f32
 
 if TYPE_CHECKING:
@@ -143,8 +143,9 @@ def linspace(
     """`count` evenly spaced constants from left to right, both included. Raises ShapeError."""
     if count < 0:
         refuse(ShapeError, f"{count} numbers from {left} to {right}")
+    need_room(graph, (count,))
     with np.errstate(over="ignore"):  # numbers that the type does not hold are infinite
-        values = np.linspace(left, right, count).astype(dtype.numpy)
+        values = np.linspace(float(left), float(right), count).astype(dtype.numpy)
     return graph.add_constant(dtype, (count,), values, name, "linear")
 
 
@@ -164,6 +165,6 @@ def triangular_mask(
     """
     if not 0 <= n <= 1 << 16:
         refuse(ShapeError, f"a mask of {n} rows", "from 0 to 65,536 rows")
-    ones = np.ones((n, n), dtype.numpy)
+    ones = np.ones((int(n), int(n)), dtype.numpy)
     values = np.tril(ones) if lower else np.triu(ones)
     return graph.add_constant(dtype, (n, n), values, name, "linear")

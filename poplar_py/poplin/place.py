@@ -75,7 +75,11 @@ def tile_range(graph: Graph, tiles: tuple[int, int] | TileRange | None) -> TileR
         turn = _turns.get(graph, 0)
         _turns[graph] = turn + 1
         return TileRange(0, graph.target.num_tiles, turn, available(graph))
-    return tiles if isinstance(tiles, TileRange) else TileRange(*tiles)
+    found = tiles if isinstance(tiles, TileRange) else TileRange(*tiles)
+    if found.first < 0 or found.count < 1 or found.first + found.count > graph.target.num_tiles:
+        what = f"{found.count} tiles from tile {found.first}"
+        refuse(OptionError, f"{what} of {graph.target.num_tiles}", "give the first and a count")
+    return found
 
 
 def within(tiles: TileRange, share: float | None) -> TileRange:

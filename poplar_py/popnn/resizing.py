@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.popops.elementwise import map as map_expr
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poputil.refuse import need_room, refuse
 from poplar_py.types import f64
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def resize(
         )
     if len(sizes) != len(x.shape) - 2 or min((*sizes, *x.shape[2:]), default=1) < 1:
         refuse(ShapeError, f"resize of a tensor of shape {tuple(x.shape)} to {tuple(sizes)}")
+    need_room(graph, (*x.shape[:2], *sizes))
     name = name or f"resize_{method}"
     for dim, size in enumerate(sizes, 2):
         if x.shape[dim] == size:

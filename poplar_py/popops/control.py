@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast, overload
+from typing import TYPE_CHECKING, overload
 
-from poplar_py.diagnostics import OptionError
+from poplar_py.diagnostics import OptionError, TypeMismatch
 from poplar_py.poplar import program
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.popops.elementwise import map as map_expr
@@ -69,7 +69,9 @@ def counted_loop(
     """
     if isinstance(body, int) and isinstance(name, int) and step_body is not None:
         return counted_for_loop(graph, count, body, name, step_body, last)
-    return counted_for_loop(graph, 0, count, 1, cast("LoopBody", body), str(name))
+    if not callable(body):
+        refuse(TypeMismatch, f"counted_loop: body is {body!r}", "give a function of the counter")
+    return counted_for_loop(graph, 0, count, 1, body, str(name))
 
 
 def counted_for_loop(

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.codelets import expr as expressions
-from poplar_py.diagnostics import PoplarPyError, ShapeError
-from poplar_py.poplar import program
+from poplar_py.diagnostics import PoplarPyError, ShapeError, TypeMismatch
+from poplar_py.poplar import Tensor, program
 from poplar_py.poplar.arrays import ragged, unique_sorted
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.mapping import Mapping, linear
@@ -43,7 +43,7 @@ from poplar_py.poputil.refuse import common_shape, refuse
 from poplar_py.types import DType
 
 if TYPE_CHECKING:
-    from poplar_py.poplar import ComputeSet, Graph, Tensor
+    from poplar_py.poplar import ComputeSet, Graph
 
 __all__ = ["map", "map_in_place", "map_with_output", "split_work"]
 
@@ -119,7 +119,9 @@ def map_in_place(
     prog: program.Sequence,
     name: str = "",
 ) -> None:
-    """The expression written over `tensors[0]`."""
+    """The expression written over `tensors[0]`. Raises TypeMismatch where that is no tensor."""
+    if not tensors or not isinstance(tensors[0], Tensor):
+        refuse(TypeMismatch, "an operation in place, and the first operand is no tensor")
     map_with_output(graph, expr, tensors, tensors[0], prog, name)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.poplar.options import Option, OptionFlags, check_options, flag
 from poplar_py.popops.slice_plan import SlicePlan
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poputil.refuse import need_room, refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph
@@ -74,6 +74,7 @@ def plan(
     """
     if num_entries < 1 or output_size < 1:
         refuse(ShapeError, f"a plan for a table [{num_entries}, {output_size}]")
+    need_room(graph, (num_entries, output_size))
     given = _options(options)
     problem = _Problem(
         num_entries,

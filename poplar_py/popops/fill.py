@@ -16,7 +16,7 @@ from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import linear
 from poplar_py.popops.elementwise import split_work
 from poplar_py.poputil.layout import fresh, mapping_of, memory_order, plain_order
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poputil.refuse import need_room, refuse
 from poplar_py.types import DType, i32
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def fill_constant(
 def iota(graph: Graph, n: int, dtype: DType = i32, start: int = 0, name: str = "") -> Tensor:
     """start, start + 1, ... as a constant of `n` elements, spread linearly. Raises
     TensorCreationError where the type does not hold them."""
+    need_room(graph, (max(n, 0),))
     values = np.arange(n, dtype=np.int64) + start
     return graph.add_constant(dtype, (n,), values, name or "iota", "linear")
 

@@ -27,6 +27,7 @@ from poplar_py.popops.operation import ReduceParams
 from poplar_py.popops.reduction_boxes import Boxes, Data, choose, parts_of
 from poplar_py.popops.reduction_cost import Job, costs_of
 from poplar_py.poputil.blocked import LANES, blocked_base, mark_padded
+from poplar_py.poputil.kinds import need_kinds
 from poplar_py.poputil.layout import MemoryOrder, mapping_of, memory_order, plain_order
 from poplar_py.poputil.place import STRIDE, interval_mapping
 from poplar_py.poputil.refuse import refuse
@@ -110,6 +111,9 @@ def reduce(
     """
     if isinstance(dims, DType):
         dims, kind, prog, name, out_dtype = kind, prog, name, out_dtype or "", dims
+    kinds = {"dims": Sequence[int], "kind": str | ReduceParams, "prog": program.Sequence}
+    kinds |= {"name": str, "out_dtype": DType | None}
+    need_kinds("reduce", kinds, (dims, kind, prog, name, out_dtype))
     if isinstance(kind, ReduceParams):
         kind = _plain(kind)
     sets: list[ComputeSet] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
+import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +22,7 @@ from poplar_py.poplar import ComputeSet, Graph, Target, Tensor, program
 from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType
 
-__all__ = ["check_kinds", "fits"]
+__all__ = ["check_kinds", "fits", "need_kinds"]
 
 _NAMES: dict[str, Any] = {
     "ComputeSet": ComputeSet,
@@ -38,7 +39,7 @@ _NAMES: dict[str, Any] = {
 """What modules import for annotations only."""
 
 _WORDS: dict[Any, str] = {
-    int: "a whole number",
+    int: "a whole number of 64 bits",
     float: "a number",
     bool: "True or False",
     str: "a text",
@@ -50,8 +51,8 @@ def check_kinds(space: dict[str, Any], names: Iterable[str], **aliases: Any) -> 
     """Put a check of arguments before the functions `names` of a module's names `space`.
 
     Calls then raise TypeMismatch at the user's line when an argument is none of what the annotation
-    of its parameter names (`aliases` stand for kinds of other names). NumPy's numbers go for Python's, whole ones for floats, and any iterable
-    for a sequence.
+    of its parameter names (`aliases` stand for kinds of other names). NumPy's numbers go for
+    Python's, whole ones for floats, 0 and 1 for truth, and any iterable for a sequence.
     """
     for name in names:
         function = space[name]
@@ -71,6 +72,7 @@ def _globals_of(function: Callable[..., Any]) -> dict[str, Any]:
 def _checked(
     called: str, function: Callable[..., Any], known: dict[str, Any]
 ) -> Callable[..., Any]:
+    rest_of = cache(lambda: _rest(function, known))
     hints_of = cache(lambda: _hints(function, known))
     rearranged = cast("Any", function).__dict__.get("rearranged")
 
@@ -78,13 +80,20 @@ def _checked(
     def call(*args: Any, **named: Any) -> Any:
         own, found = rearranged(args) if rearranged else (args, {})
         hints = hints_of()
-        for (name, hint), value in zip(hints.items(), own, strict=False):
-            _need(called, name, hint, value)
+        need_kinds(called, hints, own)
+        for value in own[len(hints) :]:
+            _need(called, "an argument", rest_of(), value)
         for name, value in (*found.items(), *named.items()):
             _need(called, name, hints.get(name, Any), value)
         return function(*args, **named)
 
     return call
+
+
+def need_kinds(called: str, hints: Mapping[str, Any], values: Iterable[Any]) -> None:
+    """Raise TypeMismatch at the user's line unless each value is of the kind of its name."""
+    for (name, hint), value in zip(hints.items(), values, strict=False):
+        _need(called, name, hint, value)
 
 
 def _need(called: str, name: str, hint: Any, value: Any) -> None:
@@ -125,6 +134,14 @@ def _hints(function: Callable[..., Any], known: dict[str, Any]) -> dict[str, Any
     return out
 
 
+def _rest(function: Callable[..., Any], known: dict[str, Any]) -> Any:
+    """The kind of what stands in `*args`."""
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is inspect.Parameter.VAR_POSITIONAL:
+            return _resolved(p.annotation, known)
+    return Any
+
+
 def _resolved(hint: Any, names: dict[str, Any]) -> Any:
     """An annotation without texts in it."""
     if isinstance(hint, typing.ForwardRef):
@@ -160,7 +177,7 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is typing.Literal:
         return value in typing.get_args(hint)
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray | list | tuple) or _is_number(value)
+        return isinstance(value, np.ndarray)
     if origin is collections.abc.Callable:
         return callable(value)
     if origin is not None and issubclass(origin, collections.abc.Mapping):
@@ -182,7 +199,14 @@ def _fits_items(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return hasattr(type(value), "__index__") and np.ndim(value) == 0
+    """A whole number of 64 bits; arrays only of rank 0."""
+    if type(value) is not int and (not hasattr(type(value), "__index__") or np.ndim(value)):
+        return False
+    return -(1 << 63) <= operator.index(value) < 1 << 64
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_) or (_is_whole(value) and int(value) in (0, 1))
 
 
 def _is_number(value: Any) -> bool:
@@ -197,7 +221,7 @@ def _is_anything(value: Any) -> bool:
 _SIMPLE: dict[Any, Callable[[Any], bool]] = {
     int: _is_whole,
     float: _is_number,
-    bool: _is_whole,
+    bool: _is_truth,
     Any: _is_anything,
     object: _is_anything,
     None: lambda value: value is None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NoReturn
 
 from poplar_py.diagnostics import ShapeError
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from poplar_py.diagnostics import PoplarPyError
+    from poplar_py.poplar import Graph
 
-__all__ = ["common_shape", "refuse", "table_shape"]
+__all__ = ["common_shape", "need_room", "refuse", "table_shape"]
 
 
 def refuse(kind: type[PoplarPyError], message: str, remedy: str = "") -> NoReturn:
@@ -36,3 +38,11 @@ def table_shape(shape: Sequence[int], what: str) -> tuple[int, int]:
     if len(sizes) != 2 or any(n < 0 for n in sizes):
         refuse(ShapeError, f"{what} of shape {list(sizes)}", "give [rows, width]")
     return sizes
+
+
+def need_room(graph: Graph, shape: Sequence[int]) -> None:
+    """Raises ShapeError for sizes that no element type lets fit into the memory of the tiles: the
+    host does not make such constants or maps first."""
+    target = graph.target
+    if prod(shape) > target.num_tiles * target.bytes_per_tile:
+        refuse(ShapeError, f"a tensor of shape {list(shape)} is larger than the tiles' memory")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from poplar_py.poplar import program
-from poplar_py.poplar.errors import TensorIndexError
+from poplar_py.poplar.errors import InvalidTileMapping, TensorIndexError
 from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import Interval, Mapping, TensorMapping, linear
 from poplar_py.poplar.tensor import Tensor
@@ -199,6 +199,8 @@ def duplicate(graph: Graph, t: Tensor, prog: program.Sequence, name: str = "dupl
 def clone_to_ipu(graph: Graph, t: Tensor, ipu: int, name: str = "") -> Tensor:
     """A tensor like `t` whose elements lie on the tiles of another IPU with the same numbers."""
     per = graph.target.tiles_per_ipu
+    if not 0 <= ipu < graph.target.num_ipus:
+        fail(InvalidTileMapping, f"IPU {ipu} of {graph.target.num_ipus}")
     found = graph.get_tile_mapping(t)
     tile = found.tile % per + ipu * per
     name = name or f"clone_to_ipu{ipu}"
