@@ -138,5 +138,5 @@ __all__ = [
 ]
 
 check_kinds(globals(), __all__)
-check_kinds(vars(embedding), embedding.__all__)
-check_kinds(vars(rearrange), rearrange.__all__)
+check_kinds(embedding.__dict__, embedding.__all__)
+check_kinds(rearrange.__dict__, rearrange.__all__)

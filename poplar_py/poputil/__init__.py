@@ -55,4 +55,4 @@ __all__ = [
 ]
 
 check_kinds(globals(), __all__)
-check_kinds(vars(graphfn), graphfn.__all__)
+check_kinds(graphfn.__dict__, graphfn.__all__)

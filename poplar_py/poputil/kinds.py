@@ -24,12 +24,14 @@ from poplar_py.types import DType
 
 __all__ = ["check_kinds", "fits", "need_kinds"]
 
+Rearranged = Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], dict[str, Any]]]
+_FUNCTION: Any = collections.abc.Callable
 _NAMES: dict[str, Any] = {
     "ComputeSet": ComputeSet,
     "Graph": Graph,
     "Items": collections.abc.Sequence,
     "Sequence": collections.abc.Sequence,
-    "Callable": collections.abc.Callable,
+    "Callable": _FUNCTION,
     "Mapping": collections.abc.Mapping,
     "Target": Target,
     "Tensor": Tensor,
@@ -74,11 +76,14 @@ def _checked(
 ) -> Callable[..., Any]:
     rest_of = cache(lambda: _rest(function, known))
     hints_of = cache(lambda: _hints(function, known))
-    rearranged = cast("Any", function).__dict__.get("rearranged")
+    rearranged: Rearranged | None = function.__dict__.get("rearranged")
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        own, found = rearranged(args) if rearranged else (args, {})
+        found: dict[str, Any] = {}
+        own = args
+        if rearranged:
+            own, found = rearranged(args)
         hints = hints_of()
         need_kinds(called, hints, own)
         for value in own[len(hints) :]:
@@ -114,7 +119,7 @@ def _wanted(hint: Any) -> str:
     if hint in (None, type(None)):
         return "None"
     origin = typing.get_origin(hint)
-    if origin is collections.abc.Callable:
+    if origin is _FUNCTION:
         return "a function"
     if origin is not None and issubclass(origin, collections.abc.Iterable):
         parts = [_wanted(p) for p in typing.get_args(hint) if p is not ...]
@@ -153,7 +158,7 @@ def _resolved(hint: Any, names: dict[str, Any]) -> Any:
     if hint is inspect.Parameter.empty:
         return Any
     parts = typing.get_args(hint)
-    if not parts or typing.get_origin(hint) in (collections.abc.Callable, typing.Literal):
+    if not parts or typing.get_origin(hint) in (_FUNCTION, typing.Literal):
         return hint
     found = tuple(p if p is ... else _resolved(p, names) for p in parts)
     if _is_union(hint):
@@ -173,17 +178,17 @@ def fits(value: Any, hint: Any) -> bool:
         return test(value)
     if _is_union(hint):
         return any(fits(value, part) for part in typing.get_args(hint))
-    origin = typing.get_origin(hint)
+    origin: Any = typing.get_origin(hint)
     if origin is typing.Literal:
         return value in typing.get_args(hint)
     if origin is np.ndarray:
         return isinstance(value, np.ndarray)
-    if origin is collections.abc.Callable:
+    if origin is _FUNCTION:
         return callable(value)
     if origin is not None and issubclass(origin, collections.abc.Mapping):
         return isinstance(value, Mapping)
     if origin is not None and issubclass(origin, collections.abc.Iterable):
-        return _fits_items(value, origin, typing.get_args(hint))
+        return _fits_items(value, cast("type", origin), typing.get_args(hint))
     return not isinstance(hint, type) or isinstance(value, hint)
 
 
@@ -198,9 +203,13 @@ def _fits_items(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
     return all(fits(item, parts[0]) for item in items)
 
 
+def _has(value: object, method: str) -> bool:
+    return hasattr(type(value), method)
+
+
 def _is_whole(value: Any) -> bool:
     """A whole number of 64 bits; arrays only of rank 0."""
-    if type(value) is not int and (not hasattr(type(value), "__index__") or np.ndim(value)):
+    if type(value) is not int and (not _has(value, "__index__") or np.ndim(value)):
         return False
     return -(1 << 63) <= operator.index(value) < 1 << 64
 
@@ -210,7 +219,7 @@ def _is_truth(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return hasattr(type(value), "__float__") and np.ndim(value) == 0
+    return _has(value, "__float__") and np.ndim(value) == 0
 
 
 def _is_anything(value: Any) -> bool:
