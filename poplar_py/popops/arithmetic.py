@@ -10,6 +10,7 @@ import numpy as np
 from poplar_py.diagnostics import ShapeError, TypeMismatch
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.program_data import check_writable
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output, split_work
 from poplar_py.popops.operands import Value
@@ -250,6 +251,7 @@ def _scaled_add(
     graph: Graph, a: Tensor, b: Tensor, scale: float | Tensor, prog: program.Sequence, name: str
 ) -> None:
     order = memory_order(a) or plain_order(tuple(a.shape))
+    check_writable(a, f"the target of {name}")
     y, x = order.apply(a).flatten(), order.apply(b).flatten()
     if isinstance(scale, int | float):
         factor = graph.add_constant(a.dtype, (1,), np.asarray(scale), f"{name}/scale", 0)

@@ -24,6 +24,7 @@ from poplar_py.poplar import Tensor, program
 from poplar_py.poplar.arrays import ragged, unique_sorted
 from poplar_py.poplar.edges import Edges
 from poplar_py.poplar.mapping import Mapping, linear
+from poplar_py.poplar.program_data import check_writable
 from poplar_py.poplar.views import Cat
 from poplar_py.popops.operands import Expression, Value, plain
 from poplar_py.popops.overlap import apart
@@ -96,7 +97,8 @@ def map_with_output(
 ) -> None:
     """The expression written to `out`; inputs that overlap it in another order are copied first.
 
-    Raises ShapeError unless the inputs broadcast to the shape of `out`.
+    Raises ShapeError unless the inputs broadcast to the shape of `out`, AliasedWrite where that
+    holds an element twice or a constant.
     """
     expr, tensors = plain(expr, tensors)
     result_dtype(expr, [t.dtype for t in tensors])
@@ -105,6 +107,7 @@ def map_with_output(
         refuse(ShapeError, f"an operation on {shapes} written to {list(out.shape)}")
     if prod(out.shape) == 0:
         return
+    check_writable(out, f"the target of {name or 'map'}")
     tensors = apart(graph, tensors, out, prog, name or "map")
     cs = graph.add_compute_set(name or "map")
     order = memory_order(out) or plain_order(tuple(out.shape))

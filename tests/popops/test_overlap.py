@@ -10,7 +10,7 @@ import pytest
 
 from poplar_py import popops
 from poplar_py.diagnostics import OptionError, PoplarPyError, ShapeError, TypeMismatch
-from poplar_py.poplar import Tensor
+from poplar_py.poplar import Graph, Target, Tensor, errors, program
 from poplar_py.poplar.errors import TensorIndexError, TensorTypeError
 from poplar_py.types import DType, f16, f32, i32, u8
 from tests.libraries.lab import Array, Lab
@@ -167,3 +167,19 @@ def test_several_axes() -> None:
     lab.expect(got, x[1:3, :, 2:5], exact=True)
     lab.expect(out, want, exact=True)
     lab.run()
+
+
+def test_targets_that_hold_an_element_twice_are_refused() -> None:
+    graph = Graph(Target.ipu("gc200", 1, 4))
+    prog = program.Sequence()
+    row = graph.add_variable(f32, (1,), mapping=0).broadcast(4, 0)
+    x = graph.add_variable(f32, (4,), mapping=1)
+    calls = (
+        lambda: popops.scaled_add_to(graph, row, x, 1.0, prog),
+        lambda: popops.add_in_place(graph, row, x, prog),
+        lambda: popops.map_with_output(graph, "neg($0)", [x], row, prog),
+    )
+    for call in calls:
+        with pytest.raises(errors.AliasedWrite) as caught:
+            call()
+        assert caught.value.loc.file == __file__
