@@ -10,6 +10,7 @@ import numpy.typing as npt
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.program_data import check_writable
 from poplar_py.popops.offsets import as_offsets
 from poplar_py.popops.overlap import apart
 from poplar_py.popops.reduction import reduce
@@ -88,9 +89,10 @@ def update_scalar_in_rows(
     """rows[i, indices[i]] -= 1, the gradient of a cross entropy; or, with `values`, = values[i].
 
     An index of MASKED_LABEL_CODE (-1) changes nothing; another one outside the row makes the whole
-    row NaN, of integers 0. Raises ShapeError.
+    row NaN, of integers 0. Raises ShapeError, AliasedWrite.
     """
     _check_rows(rows, indices)
+    check_writable(rows, "the target")
     index, (n, cols) = as_offsets(graph, indices, prog, name), rows.shape
     if rows.numel == 0:
         return

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from poplar_py.diagnostics import OptionError, ShapeError, TypeMismatch
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.program_data import check_writable
 from poplar_py.popops.fill import fill_constant
 from poplar_py.popops.offsets import as_offsets
 from poplar_py.popops.tables import PART
@@ -51,7 +52,7 @@ def spline_basis(
     kernel_size [dims] counts the weights of a dim (integers); where is_open_spline [dims] (u8) is
     not 0 the spline does not close to a ring. Coefficient s is the product over dims d of B-spline
     piece s_d, s written in base degree + 1 with dim 0 fastest, as are the weights. Raises
-    ShapeError, TypeMismatch, and OptionError for a degree that is not 1, 2 or 3.
+    ShapeError, TypeMismatch, AliasedWrite, and OptionError for a degree that is not 1, 2 or 3.
     """
     if degree not in (1, 2, 3):
         refuse(OptionError, f"B-splines of degree {degree}", remedy="1, 2 or 3")
@@ -66,6 +67,8 @@ def spline_basis(
     if is_open_spline.dtype is not u8 or not basis.dtype is pseudo.dtype in (f16, f32):
         kinds = f"{pseudo.dtype} -> {basis.dtype}, open {is_open_spline.dtype}"
         refuse(TypeMismatch, f"a spline basis {kinds}")
+    check_writable(basis, "the basis")
+    check_writable(weight_index, "the weight indices")
     if basis.numel == 0:
         return
     begin, end = _shares(graph, edges)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poplar_py import popops
+from poplar_py import poplin, popops
 from poplar_py.diagnostics import OptionError, PoplarPyError, ShapeError, TypeMismatch
 from poplar_py.poplar import Graph, Target, Tensor, errors, program
 from poplar_py.poplar.errors import TensorIndexError, TensorTypeError
-from poplar_py.types import DType, f16, f32, i32, u8
+from poplar_py.types import DType, f16, f32, i32, u8, u32
 from tests.libraries.lab import Array, Lab
 
 X = np.arange(12).reshape(3, 4)
@@ -174,10 +174,13 @@ def test_targets_that_hold_an_element_twice_are_refused() -> None:
     prog = program.Sequence()
     row = graph.add_variable(f32, (1,), mapping=0).broadcast(4, 0)
     x = graph.add_variable(f32, (4,), mapping=1)
+    which = graph.add_variable(u32, (2,), mapping=0)
     calls = (
         lambda: popops.scaled_add_to(graph, row, x, 1.0, prog),
         lambda: popops.add_in_place(graph, row, x, prog),
         lambda: popops.map_with_output(graph, "neg($0)", [x], row, prog),
+        lambda: popops.update_scalar_in_rows(graph, row.reshape((2, 2)), which, prog),
+        lambda: poplin.convolution_bias_update(graph, x.reshape((1, 4)), row, 1.0, prog),
     )
     for call in calls:
         with pytest.raises(errors.AliasedWrite) as caught:
