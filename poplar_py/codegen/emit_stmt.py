@@ -15,7 +15,7 @@ from poplar_py.codegen.emit_expr import (
     to_memory,
     whole_index,
 )
-from poplar_py.codelets.codelet_ir import Expr, Stmt, walk_expr, walk_stmts
+from poplar_py.codelets.codelet_ir import Expr, Stmt, Ty, walk_expr, walk_stmts
 
 if TYPE_CHECKING:
     from poplar_py.codegen.emit import Kernel
@@ -128,11 +128,22 @@ def _masked_store(k: Kernel, s: Stmt, stored: str) -> None:
     count = clamped_count(k, count_expr, ty.lanes)
     pointer = address(k, ref, index, count)
     vector, mask_type = memory_type(ty), f"<{ty.lanes} x i1>"
-    mask = lane_mask(k, count, ty.lanes)
+    mask = lane_mask(k, _unfolded(k, count, ty), ty.lanes)
     name = f"llvm.masked.store.{mangle(vector)}.p0"
     k.e.declares.add(f"declare void @{name}({vector}, ptr, {mask_type})")
     args = f"{vector} {stored}, ptr align {ty.dtype.size} {pointer}, {mask_type} {mask}"
     k.e.line(f"call void @{name}({args})")
+
+
+def _unfolded(k: Kernel, count: str, ty: Ty) -> str:
+    """A count of lanes that LLVM cannot know, for integers that may have been wider.
+
+    Narrowed lanes under a mask of one known lane are stored in their full width by LLVM 22 with
+    AVX-512, over what lies behind them.
+    """
+    if not ty.dtype.is_integer or ty.dtype.size == 8:
+        return count
+    return k.e.op(f'call i64 asm "", "=r,0"(i64 {count})')
 
 
 def _setstate(k: Kernel, s: Stmt) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from forms import compiled
 
 from poplar_py.codegen.run_codelet import run_codelet
@@ -100,3 +101,29 @@ class Narrow(Vertex, Generic[T]):
     row = {"out": np.zeros_like(a), "a": a, "b": b}
     got = run_codelet(codelet, row, checked=checked)["out"]
     np.testing.assert_array_equal(got.view(np.uint16), (a * b + a).view(np.uint16))
+
+
+NUMPY = {"i8": np.int8, "u8": np.uint8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
+PART = """
+@vertex
+class Part(Vertex):
+    x: Input[Vector[{wide}]]
+    y: InOut[Vector[{kind}]]
+    n: i32
+    def compute(self) -> None:
+        store(self.y, 3, {kind}x{lanes}(load(self.x, 1, {lanes}, {n})), {n})
+"""
+
+
+@pytest.mark.parametrize("wide", ["i64", "i32", "i16", "i8"])
+@pytest.mark.parametrize("kind", ["i8", "i16", "i32", "u8"])
+def test_partial_stores_touch_no_other_lane(checked, kind: str, wide: str) -> None:
+    """Lanes narrowed or widened from those loaded, as many as the compiler knows, or not."""
+    for lanes, n, count in ((4, "1", 1), (4, "2", 2), (8, "1", 1), (8, "7", 7), (8, "self.n", 1)):
+        codelet = compiled(PART.format(wide=wide, kind=kind, lanes=lanes, n=n), "Part")
+        x, y = np.arange(2, 14).astype(NUMPY[wide]), np.full(16, 99, NUMPY[kind])
+        want = y.copy()
+        want[3 : 3 + count] = x[1 : 1 + count]
+        row = {"x": x, "y": y, "n": np.array(count, np.int32)}
+        got = run_codelet(codelet, row, checked=checked)["y"]
+        np.testing.assert_array_equal(got, want)

@@ -79,6 +79,12 @@ def fma(a: Num, b: Num, c: Num) -> Num:
         return Num(a.t, rounded.astype(a.t.numpy))
 
 
+def andc(a: Any, b: Any) -> Num:
+    """a & ~b in the common type, which functions do not promote."""
+    x, y = promote(a, b)
+    return Num(x.t, x.a & ~y.a)
+
+
 def select(c: Num, a: Any, b: Any) -> Num:
     x, y = promote(a, b)
     return Num(x.t, np.where(c.a, x.a, y.a))
@@ -238,7 +244,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isfinite": lambda x: Num(bool_, np.isfinite(x.a)),
     "popcount": _count(lambda v, _bits: v.bit_count()),
     "clz": _count(lambda v, bits: bits - v.bit_length()),
-    "andc": lambda a, b: a & ~b,
+    "andc": andc,
     "fma": fma,
     "select": select,
     "sum": _reduce("add"),

@@ -138,6 +138,8 @@ class Expressions:
         a, b = self.scalar(t, depth), self.scalar(t, depth)
         if self.chance(0.3):
             return f"select({self.scalar('bool', depth)}, {a}, {b})"
+        if t in INTS and DTYPES[t].size < 4:  # the account sees one branch, so both say their type
+            a, b = f"{t}({a})", f"{t}({b})"
         return f"({a} if {self.condition(depth)} else {b})"
 
     def mixed(self, t: str, depth: int) -> str:

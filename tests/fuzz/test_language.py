@@ -69,7 +69,7 @@ def account(case: Case) -> tuple[dict[str, Any], bool]:
     colors = {n: SimpleNamespace(value=v, name=n) for n, v in ENUM.items()}
     names["Color"] = SimpleNamespace(**colors)
     names["K"] = colors[case.constants["K"]]
-    names["i32"] = Unwrap(DTYPES["i32"])
+    names |= {"i32": Unwrap(DTYPES["i32"]), "kept": kept}
     names["T"] = names[case.fields["x"][1]]
     worker = ", worker_id" if case.kind == "MultiVertex" else ""
     functions, methods = ("\n".join(lines) for lines in _split(case.helpers))
@@ -94,9 +94,27 @@ class Unwrap(model.Type):
         return super().__call__(x.value if isinstance(x, SimpleNamespace) else x)
 
 
+def kept(old: Any, new: Any) -> Any:
+    """What `x op= ...` leaves in x: its type stays."""
+    return cast(new, old.t) if isinstance(old, Num) and isinstance(new, Num) else new
+
+
+class _Kept(ast.NodeTransformer):
+    """x op= v as x = kept(x, x op v), for names."""
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        if not isinstance(node.target, ast.Name):
+            return node
+        old = ast.Name(node.target.id, ast.Load())
+        call = ast.Call(
+            ast.Name("kept", ast.Load()), [old, ast.BinOp(old, node.op, node.value)], []
+        )
+        return ast.Assign([node.target], call)
+
+
 def _with_casts(text: str) -> ast.Module:
-    """Arguments of helpers take the types of their parameters."""
-    tree = ast.parse(text)
+    """Arguments of helpers take the types of their parameters, small ints keep theirs."""
+    tree = _Kept().visit(ast.parse(text))
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef) or function.name == "compute":
             continue
