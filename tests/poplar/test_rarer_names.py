@@ -8,6 +8,7 @@ import pytest
 from poplar_py import popops, poputil
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import (
+    DebugContext,
     Engine,
     FloatingPointBehaviour,
     Graph,
@@ -85,3 +86,26 @@ def test_splits() -> None:
         moved = [poputil.transform_tile_index(i, 7, 3, up) for i in range(7)]
         assert sorted(moved) == list(range(7))
         assert [poputil.inv_transform_tile_index(m, 7, 3, up) for m in moved] == list(range(7))
+
+
+def test_conv_units_of_the_target() -> None:
+    """Units times elements a cycle are the multiply-adds of a tile in a cycle."""
+    target = Target.ipu("gc200", 1, 4)
+    for partials, activations, macs in ((True, True, 16), (True, False, 32), (False, False, 64)):
+        depth = target.get_conv_unit_max_pipeline_depth(activations)
+        elements = target.get_conv_unit_input_load_elems_per_cycle(activations)
+        assert target.get_weights_per_conv_unit(activations) == depth * elements
+        units = target.get_num_conv_units(partials, activations)
+        assert units * elements == macs, (partials, activations)
+    assert target.get_conv_unit_coeff_load_bytes_per_cycle() > 0
+    assert target.get_rpt_count_max() == 4095
+    assert target.get_num_stride_bits() == 10
+    assert target.get_ipu_link_configuration() == "Default"
+
+
+def test_debug_contexts() -> None:
+    inner = DebugContext(DebugContext("layer"), "weights")
+    assert inner.get_path_name() == "layer/weights"
+    graph, _ = small()
+    assert graph.add_variable(f32, (2,), inner).dtype is f32
+    assert graph.variables[-1].name == "layer/weights"

@@ -279,3 +279,14 @@ def test_operands_must_fit() -> None:
         poplin.convolution(graph, good, w[:, 1:], None, simple(), prog)
     with pytest.raises(TypeMismatch, match="input_type"):
         poplin.convolution(graph, good, w.astype(np.float16), None, simple(), prog)
+
+
+def test_getters() -> None:
+    params = ConvParams(f16, f32, 3, (9, 7), (3, 2), 4, 5, 2)
+    assert (params.get_batch_size(), params.get_num_conv_groups()) == (3, 2)
+    assert params.get_input_field_shape() == (9, 7)
+    assert (params.get_input_size(1), params.get_kernel_shape()) == (7, (3, 2))
+    one = params.get_num_input_chans_per_conv_group(), params.get_num_output_chans_per_conv_group()
+    assert one == (4, 5)
+    assert (params.get_num_input_chans(), params.get_num_output_chans()) == (8, 10)
+    assert params.get_output_field_shape() == (7, 6)
