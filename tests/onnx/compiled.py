@@ -32,6 +32,14 @@ def interpreter_blocked() -> Iterator[None]:
         yield
 
 
+def _output(outputs: dict[str, Array], name: str) -> Array:
+    """An output; of a counted size, which the engine has cut to already, what it was cut to."""
+    if name in outputs:
+        return outputs[name]
+    base, _, axis = name.rpartition(".count")
+    return np.asarray(outputs[base].shape[int(axis)], np.int32)
+
+
 class CompiledExecutor:
     """`executor(module, feeds)` for `node_cases.run_cases`; `vertices()` tells of the last run."""
 
@@ -45,7 +53,7 @@ class CompiledExecutor:
         with interpreter_blocked():
             outputs = engine.run(feeds)
         self._vertices = int(engine.report().counts()["vertices"])
-        return [outputs[port.name] for port in executable.signature.outputs]
+        return [_output(outputs, port.name) for port in executable.signature.outputs]
 
     def vertices(self) -> int:
         return self._vertices
