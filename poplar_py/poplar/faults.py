@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.arguments import whole
+from poplar_py.diagnostics import PoplarPyError
 from poplar_py.poplar.errors import GraphError, TensorIndexError, TensorTypeError
 from poplar_py.poplar.where import caller, source_text
 from poplar_py.types import DType
@@ -28,8 +29,8 @@ __all__ = [
 T = TypeVar("T")
 
 
-def fail(kind: type[GraphError], message: str, remedy: str = "") -> NoReturn:
-    """Raise an error at the user's line."""
+def fail(kind: type[PoplarPyError], message: str, remedy: str = "") -> NoReturn:
+    """Raise an error at the user's line, or that of the op that is lowered."""
     loc = caller()
     raise kind(message, loc, remedy, source_text(loc))
 

@@ -42,7 +42,6 @@ from poplar_py.poplar.pending import PendingGroup
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poplar.vertex_ref import FieldRef, VertexRef
 from poplar_py.poplar.views import Affine
-from poplar_py.poplar.where import caller, source_text
 from poplar_py.types import u16
 
 
@@ -72,9 +71,7 @@ class VertexGraph(TensorGraph):
         except PoplarPyError as error:
             if not error.loc.file.startswith(BUILTIN):
                 raise
-            loc = caller()
-            what = f"{name}: {error.message}"
-            raise type(error)(what, loc, error.remedy, source_text(loc)) from error
+            fail(type(error), f"{name}: {error.message}", error.remedy)
 
     def add_vertices(
         self,

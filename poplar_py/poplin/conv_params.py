@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from poplar_py.diagnostics import ShapeError
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poplar.faults import fail
 from poplar_py.types import DType
 
 __all__ = ["ConvParams", "InputTransform", "OutputTransform"]
@@ -188,16 +188,16 @@ class ConvParams:
         """The same with every transform filled in. Raises ShapeError naming the field at fault."""
         rank = self.get_num_field_dims()
         if not 1 <= rank <= 3:
-            refuse(ShapeError, f"input_field_shape: one to three dims, not {rank}")
+            fail(ShapeError, f"input_field_shape: one to three dims, not {rank}")
         if len(self.kernel_shape) != rank:
-            refuse(ShapeError, f"kernel_shape: {rank} dims as input_field_shape has")
+            fail(ShapeError, f"kernel_shape: {rank} dims as input_field_shape has")
         for name in ("input_channels_per_conv_group", "output_channels_per_conv_group"):
             if getattr(self, name) < 1:
-                refuse(ShapeError, f"{name}: at least 1, not {getattr(self, name)}")
+                fail(ShapeError, f"{name}: at least 1, not {getattr(self, name)}")
         if self.num_conv_groups < 1:
-            refuse(ShapeError, f"num_conv_groups: at least 1, not {self.num_conv_groups}")
+            fail(ShapeError, f"num_conv_groups: at least 1, not {self.num_conv_groups}")
         if self.batch_size < 0:
-            refuse(ShapeError, f"batch_size: not {self.batch_size}")
+            fail(ShapeError, f"batch_size: not {self.batch_size}")
         full = replace(
             self,
             input_transform=self.input_transform.filled(rank),
@@ -225,10 +225,10 @@ class ConvParams:
 def _check_lengths(name: str, transform: InputTransform | OutputTransform, rank: int) -> None:
     for part, values in vars(transform).items():
         if len(values) != rank:
-            refuse(ShapeError, f"{name}.{part}: {rank} entries, not {len(values)}")
+            fail(ShapeError, f"{name}.{part}: {rank} entries, not {len(values)}")
         least = 1 if part in ("dilation", "stride") else 0
         if min(values, default=least) < least:
-            refuse(
+            fail(
                 ShapeError,
                 f"{name}.{part}: entries of at least {least}, not {tuple(values)}",
                 remedy="cut elements off with a truncation, not with negative padding",
@@ -239,7 +239,7 @@ def _check_input(name: str, transform: InputTransform, shape: Sizes) -> None:
     _check_lengths(name, transform, len(shape))
     for dim, size in enumerate(shape):
         if transform.truncated(size, dim) < 0:
-            refuse(ShapeError, f"{name}.truncation: more than the {size} elements of dim {dim}")
+            fail(ShapeError, f"{name}.truncation: more than the {size} elements of dim {dim}")
 
 
 def _check_output(params: ConvParams) -> None:
@@ -251,13 +251,13 @@ def _check_output(params: ConvParams) -> None:
             params.get_transformed_kernel_size(dim),
         )
         if size + 1 < kernel:
-            refuse(
+            fail(
                 ShapeError,
                 f"kernel_shape: dim {dim} reaches over {kernel}, the transformed input over {size}",
                 remedy="pad the input or use a smaller kernel",
             )
         if out.truncation_lower[dim] + out.truncation_upper[dim] > size + 1 - kernel:
-            refuse(
+            fail(
                 ShapeError,
                 f"output_transform.truncation: more than the {size + 1 - kernel} of dim {dim}",
             )

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplin.blockconv import block_conv, block_conv_applies
 from poplar_py.poplin.conv_params import ConvParams
 from poplar_py.poplin.created import planned_tiles
@@ -29,7 +30,7 @@ from poplar_py.poplin.wide import fold_wide_kernel
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.fill import fill
 from poplar_py.poputil.layout import fresh
-from poplar_py.poputil.refuse import need_room, refuse
+from poplar_py.poputil.shapes import need_room
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
@@ -164,7 +165,7 @@ def _three_dims(params: ConvForm) -> ConvForm:
     """The same convolution with leading spatial dims of size 1, three in all."""
     extra = 3 - params.rank
     if extra < 0:
-        refuse(ShapeError, f"convolutions have one to three spatial dims, not {params.rank}")
+        fail(ShapeError, f"convolutions have one to three spatial dims, not {params.rank}")
     one, zero = (1,) * extra, (0,) * extra
     return ConvForm(
         one + params.strides,
@@ -184,7 +185,7 @@ def transpose_params(kernel: Items[int], params: ConvForm, extend: Items[int]) -
     """
     rank = len(kernel)
     if not rank == len(extend) == params.rank:
-        refuse(ShapeError, f"a kernel {list(kernel)} and {list(extend)} over {params.rank} dims")
+        fail(ShapeError, f"a kernel {list(kernel)} and {list(extend)} over {params.rank} dims")
     reach = [(k - 1) * d for k, d in zip(kernel, params.dilations, strict=True)]
     return ConvForm(
         (1,) * rank,
@@ -217,10 +218,10 @@ def conv_transpose(
     """
     extend = tuple(output_padding or (0,) * params.rank)
     if len(w.shape) != params.rank + 2 or len(extend) != params.rank:
-        refuse(ShapeError, f"transposed over {params.rank} dims: w {tuple(w.shape)}, {extend}")
+        fail(ShapeError, f"transposed over {params.rank} dims: w {tuple(w.shape)}, {extend}")
     need_room(graph, [max(n, 0) for n in extend])
     if w.shape[0] % params.groups:
-        refuse(ShapeError, f"{params.groups} groups of the channels of w {tuple(w.shape)}")
+        fail(ShapeError, f"{params.groups} groups of the channels of w {tuple(w.shape)}")
     if _tiles_without_overlap(w.shape[2:], params, extend):
         return _scattered_points(
             graph, x, w, bias, params.strides, prog, name, epilogue, out_dtype, tiles

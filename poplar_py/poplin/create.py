@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import Graph, Mapping
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program import Copy, Sequence
 from poplar_py.poplin.blocks import base_of
 from poplar_py.poplin.convolution import convolution
@@ -24,7 +25,6 @@ from poplar_py.poplin.place import spread
 from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.blocked import LANES, add_blocked, blocks_of
 from poplar_py.poputil.layout import mapping_of
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, f16, f32
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _mat_mul_operand(
     graph: Graph, dtype: DType, a: tuple[int, ...], b: tuple[int, ...], name: str, left: bool
 ) -> Tensor:
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        refuse(ShapeError, f"matrices {a} and {b} cannot be multiplied")
+        fail(ShapeError, f"matrices {a} and {b} cannot be multiplied")
     shape = a if left else b
     if 0 in (*a, *b):
         return graph.add_variable(dtype, shape, name, mapping="linear")
@@ -312,7 +312,7 @@ def create_biases(graph: Graph, activations: Tensor, name: str = "biases") -> Te
     Raises ShapeError.
     """
     if activations.rank < 2:
-        refuse(ShapeError, f"activations [N, O, ..], not {list(activations.shape)}")
+        fail(ShapeError, f"activations [N, O, ..], not {list(activations.shape)}")
     outs = activations.shape[1]
     sizes = np.array(_sixteens(outs), np.int64)
     if 0 in activations.shape:

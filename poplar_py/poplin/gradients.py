@@ -14,6 +14,7 @@ import numpy as np
 
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import concat
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program import Copy
 from poplar_py.poplin.lanes import blocked_copy
 from poplar_py.poplin.matmul import mat_mul
@@ -25,7 +26,6 @@ from poplar_py.popops.fill import fill
 from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.blocked import LANES, add_blocked, blocked_base, blocks_of
 from poplar_py.poputil.layout import fresh
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import f32
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def calculate_weight_deltas(
     """
     full = params.validate()
     if tuple(z_deltas.shape) != full.output_shape():
-        refuse(ShapeError, f"z_deltas {z_deltas.shape}; the parameters say {full.output_shape()}")
+        fail(ShapeError, f"z_deltas {z_deltas.shape}; the parameters say {full.output_shape()}")
     shape, dtype = full.weights_shape(), full.input_type
     joined = (shape[0] * shape[1], *shape[2:])
     weights = fresh(graph, dtype, joined, name)
@@ -234,7 +234,7 @@ class FullyConnectedParams:
         }
         for name, t in tensors.items():
             if tuple(t.shape) != shapes[name]:
-                refuse(ShapeError, f"{name} {tuple(t.shape)}; the layer says {shapes[name]}")
+                fail(ShapeError, f"{name} {tuple(t.shape)}; the layer says {shapes[name]}")
 
 
 def fully_connected(

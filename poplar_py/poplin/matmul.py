@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplin.blockmm import block_mat_mul_applies, computed_mat_mul, shared_mat_mul
 from poplar_py.poplin.created import planned_tiles
 from poplar_py.poplin.epilogue import Epilogue, Inline
@@ -25,7 +26,7 @@ from poplar_py.poplin.place import TileRange, spread, tile_range, within
 from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.blocked import LANES, add_blocked
 from poplar_py.poputil.poplar_order import poplar_order, product_order
-from poplar_py.poputil.refuse import common_shape, refuse
+from poplar_py.poputil.shapes import common_shape
 from poplar_py.types import f16, f32
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _by_blocks(
 def _shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
     """Broadcast batch dims, M, K, N; raises ShapeError."""
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        refuse(ShapeError, f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
+        fail(ShapeError, f"matrices {tuple(a)} and {tuple(b)} cannot be multiplied")
     return common_shape(tuple(a[:-2]), tuple(b[:-2])), a[-2], a[-1], b[-1]
 
 

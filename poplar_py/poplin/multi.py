@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from poplar_py.diagnostics import OptionError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program import Execute, Sequence
 from poplar_py.poplin.convolution import convolution
 from poplar_py.poplin.create import create_input, create_weights
 from poplar_py.poplin.flops import get_fwd_flops
 from poplar_py.poplin.place import TileRange
-from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import ComputeSet, Graph, Tensor
@@ -42,7 +42,7 @@ def _shares(graph: Graph, params: Items[ConvParams]) -> list[TileRange]:
     """Tiles for each convolution by its operations, one at least. Raises OptionError."""
     count, tiles = len(params), graph.num_tiles
     if count > tiles:
-        refuse(OptionError, f"{count} convolutions side by side on {tiles} tiles")
+        fail(OptionError, f"{count} convolutions side by side on {tiles} tiles")
     work = np.array([max(get_fwd_flops(p), 1) for p in params], np.float64)
     ends = np.floor(np.cumsum(work) / work.sum() * (tiles - count) + 0.5).astype(np.int64)
     ends += np.arange(1, count + 1)
@@ -53,7 +53,7 @@ def _shares(graph: Graph, params: Items[ConvParams]) -> list[TileRange]:
 def _member(graph: Graph, params: Items[ConvParams], index: int) -> tuple[ConvParams, TileRange]:
     """One of the convolutions and its tiles."""
     if not 0 <= index < len(params):
-        refuse(OptionError, f"convolution {index} of {len(params)}", "count from 0")
+        fail(OptionError, f"convolution {index} of {len(params)}", "count from 0")
     return params[index], _shares(graph, params)[index]
 
 

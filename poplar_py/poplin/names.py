@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program import Copy
 from poplar_py.poplin.convolution import convolution
 from poplar_py.poplin.gradients import add_scaled
 from poplar_py.poplin.matmul import mat_mul
 from poplar_py.popops.elementwise import map_in_place
-from poplar_py.poputil.refuse import need_room, refuse
+from poplar_py.poputil.shapes import need_room
 from poplar_py.types import DType, f32
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ __all__ = [
 def _grouped(*operands: Tensor) -> None:
     for t in operands:
         if t.rank != 3:
-            refuse(ShapeError, f"a grouped matrix is [groups, rows, columns], not {list(t.shape)}")
+            fail(ShapeError, f"a grouped matrix is [groups, rows, columns], not {list(t.shape)}")
     if len({t.shape[0] for t in operands}) != 1:
-        refuse(ShapeError, f"groups differ: {[t.shape[0] for t in operands]}")
+        fail(ShapeError, f"groups differ: {[t.shape[0] for t in operands]}")
 
 
 def mat_mul_grouped(
@@ -107,7 +108,7 @@ def add_bias(
 ) -> None:
     """activations [N, O, *spatial] += biases [O], in place. Raises ShapeError."""
     if activations.rank < 2 or tuple(biases.shape) != tuple(activations.shape[1:2]):
-        refuse(ShapeError, f"biases {list(biases.shape)} for {list(activations.shape)}")
+        fail(ShapeError, f"biases {list(biases.shape)} for {list(activations.shape)}")
     column = biases.reshape((biases.numel, *(1,) * (activations.rank - 2)))
     map_in_place(graph, "add($0,$1)", [activations, column], prog, name)
 
@@ -142,7 +143,7 @@ def linspace(
 ) -> Tensor:
     """`count` evenly spaced constants from left to right, both included. Raises ShapeError."""
     if count < 0:
-        refuse(ShapeError, f"{count} numbers from {left} to {right}")
+        fail(ShapeError, f"{count} numbers from {left} to {right}")
     need_room(graph, (count,))
     with np.errstate(over="ignore"):  # numbers that the type does not hold are infinite
         values = np.linspace(float(left), float(right), count).astype(dtype.numpy)
@@ -164,7 +165,7 @@ def triangular_mask(
     Raises ShapeError.
     """
     if not 0 <= n <= 1 << 16:
-        refuse(ShapeError, f"a mask of {n} rows", "from 0 to 65,536 rows")
+        fail(ShapeError, f"a mask of {n} rows", "from 0 to 65,536 rows")
     ones = np.ones((int(n), int(n)), dtype.numpy)
     values = np.tril(ones) if lower else np.triu(ones)
     return graph.add_constant(dtype, (n, n), values, name, "linear")

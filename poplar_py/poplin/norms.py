@@ -11,10 +11,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplin.create import create_biases
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.reduction import reduce
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import sum_type
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _dims(acts: Tensor) -> list[int]:
 def _column(acts: Tensor, t: Tensor) -> Tensor:
     """A tensor [C] for an expression with acts [N, C, *spatial]."""
     if acts.rank < 2 or tuple(t.shape) != (acts.shape[1],):
-        refuse(ShapeError, f"{tuple(t.shape)} for the channels of {tuple(acts.shape)}")
+        fail(ShapeError, f"{tuple(t.shape)} for the channels of {tuple(acts.shape)}")
     return t.reshape((t.numel, *(1,) * (acts.rank - 2)))
 
 
@@ -76,7 +76,7 @@ def norm_statistics(
     `unbiased_var_estimate`. Raises ShapeError.
     """
     if acts.rank < 2:
-        refuse(ShapeError, f"activations [N, C, ..], not {list(acts.shape)}")
+        fail(ShapeError, f"activations [N, C, ..], not {list(acts.shape)}")
     acc = sum_type(acts.dtype)
     count = prod(acts.shape[d] for d in _dims(acts))
     mean = reduce(graph, acts, _dims(acts), "mean", prog, f"{name}/mean", acc)

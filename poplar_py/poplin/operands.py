@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import ShapeError, TypeMismatch
+from poplar_py.poplar.faults import fail
 from poplar_py.poplin.epilogue import Epilogue, Inline, inline_form
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, dtype_of, i32, i64, u32, u64
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def result_dtype(a: DType, b: DType, wanted: DType | None) -> DType:
     Raises TypeMismatch when one operand is a float and the other is not, or floats differ.
     """
     if a.is_float != b.is_float or (a.is_float and a is not b) or "b" in (a.kind, b.kind):
-        refuse(
+        fail(
             TypeMismatch,
             f"a product of {a} and {b} is not defined",
             remedy="cast one operand first",
@@ -68,13 +68,11 @@ def check_bias(bias: Operand | None, size: int, dtype: DType) -> Operand | None:
     if bias is None:
         return None
     if tuple(bias.shape) != (size,):
-        refuse(ShapeError, f"a bias of shape {tuple(bias.shape)} for {size} outputs")
+        fail(ShapeError, f"a bias of shape {tuple(bias.shape)} for {size} outputs")
     if isinstance(bias, np.ndarray):
         return bias.astype(dtype.numpy)
     if bias.dtype is not dtype:
-        refuse(
-            TypeMismatch, f"the bias is {bias.dtype}, the result {dtype}", remedy="cast the bias"
-        )
+        fail(TypeMismatch, f"the bias is {bias.dtype}, the result {dtype}", remedy="cast the bias")
     return bias
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poplar_py.diagnostics import ShapeError
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poplar.faults import fail
 
 __all__ = ["ConvForm"]
 
@@ -31,9 +31,9 @@ class ConvForm:
     def __post_init__(self) -> None:
         lists = (self.pads_lower, self.pads_upper, self.dilations, self.input_dilations)
         if any(len(t) != self.rank for t in lists):
-            refuse(ShapeError, f"a number for each of {self.rank} dims: {self}")
+            fail(ShapeError, f"a number for each of {self.rank} dims: {self}")
         if min((*self.strides, *self.dilations, *self.input_dilations, self.groups)) < 1:
-            refuse(ShapeError, f"strides, dilations and groups of at least 1: {self}")
+            fail(ShapeError, f"strides, dilations and groups of at least 1: {self}")
 
     @staticmethod
     def of(
@@ -48,9 +48,7 @@ class ConvForm:
         """Parameters from ONNX-like attributes: `pads` lists lower pads, then upper ones."""
         pad = tuple(pads) if pads is not None else (0,) * (2 * rank)
         if len(pad) != 2 * rank:
-            refuse(
-                ShapeError, f"{2 * rank} pads are needed for {rank} spatial dims, not {len(pad)}"
-            )
+            fail(ShapeError, f"{2 * rank} pads are needed for {rank} spatial dims, not {len(pad)}")
         params = ConvForm(
             _sizes(strides, rank, "strides"),
             pad[:rank],
@@ -60,7 +58,7 @@ class ConvForm:
             groups,
         )
         if groups < 1:
-            refuse(ShapeError, f"a convolution needs at least one group, not {groups}")
+            fail(ShapeError, f"a convolution needs at least one group, not {groups}")
         return params
 
     @property
@@ -85,7 +83,7 @@ class ConvForm:
         for size, k, d, s in rows:
             reach = (k - 1) * d + 1
             if size < reach:
-                refuse(
+                fail(
                     ShapeError,
                     f"a kernel that reaches over {reach} does not fit an input of {size} with pads",
                     remedy="pad the input or use a smaller kernel",
@@ -97,9 +95,9 @@ class ConvForm:
         """[N, O, *spatial] from x [N, C, *spatial] and w [O, C/groups, *kernel]; checks them."""
         rank = self.rank
         if len(x) != rank + 2 or len(w) != rank + 2:
-            refuse(ShapeError, f"convolution over {rank} dims of x {tuple(x)} and w {tuple(w)}")
+            fail(ShapeError, f"convolution over {rank} dims of x {tuple(x)} and w {tuple(w)}")
         if x[1] != w[1] * self.groups or w[0] % self.groups:
-            refuse(
+            fail(
                 ShapeError,
                 f"channels do not fit: x {tuple(x)}, w {tuple(w)}, {self.groups} groups",
                 remedy="w must be [outputs, inputs / groups, ...], outputs a multiple of groups",
@@ -111,5 +109,5 @@ def _sizes(values: Sequence[int] | None, rank: int, what: str) -> Sizes:
     if values is None:
         return (1,) * rank
     if len(values) != rank or min(values, default=1) < 1:
-        refuse(ShapeError, f"{what} {tuple(values)} must be {rank} numbers of at least 1")
+        fail(ShapeError, f"{what} {tuple(values)} must be {rank} numbers of at least 1")
     return tuple(int(v) for v in values)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import Mapping, Tensor, concat
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poplar.faults import fail
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph
@@ -78,7 +78,7 @@ def tile_range(graph: Graph, tiles: tuple[int, int] | TileRange | None) -> TileR
     found = tiles if isinstance(tiles, TileRange) else TileRange(*tiles)
     if found.first < 0 or found.count < 1 or found.first + found.count > graph.target.num_tiles:
         what = f"{found.count} tiles from tile {found.first}"
-        refuse(OptionError, f"{what} of {graph.target.num_tiles}", "give the first and a count")
+        fail(OptionError, f"{what} of {graph.target.num_tiles}", "give the first and a count")
     return found
 
 
@@ -90,7 +90,7 @@ def within(tiles: TileRange, share: float | None) -> TileRange:
     if share is None:
         return tiles
     if not 0 <= share <= 1:
-        refuse(
+        fail(
             OptionError,
             f"a share of memory of {share:g} is not between 0 and 1",
             remedy="give available_memory_proportion a number between 0 and 1, such as 0.6",

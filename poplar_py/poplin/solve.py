@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from poplar_py.diagnostics import OptionError, ShapeError, TypeMismatch
 from poplar_py.poplar import Edges
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program import Copy, Execute, Sequence
 from poplar_py.poplin.matmul import mat_mul
 from poplar_py.popops.control import counted_loop
@@ -25,7 +26,6 @@ from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.boxes import grid_boxes
 from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import place_near
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import bool_, f16, f32, f64, i32
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def triangular_solve(
     if not left_side:  # a^T x^T = b^T
         a, b, lower = _turned(a), _turned(b), not lower
     if b.rank != a.rank or b.shape[:-1] != a.shape[:-1]:
-        refuse(ShapeError, f"a {tuple(a.shape)} and b {tuple(b.shape)} do not fit")
+        fail(ShapeError, f"a {tuple(a.shape)} and b {tuple(b.shape)} do not fit")
     if not lower:  # from the last row to the first
         a, b = a.reverse(a.rank - 1).reverse(a.rank - 2), b.reverse(b.rank - 2)
     w = _working(graph, a, prog, f"{name}/matrix")
@@ -147,7 +147,7 @@ def qr_factorization(
     Householder reflections, one a turn of a loop. Raises ShapeError.
     """
     if a.rank != 2 or 0 in a.shape:
-        refuse(ShapeError, f"a matrix, not {tuple(a.shape)}")
+        fail(ShapeError, f"a matrix, not {tuple(a.shape)}")
     m, n = a.shape
     r = _working(graph, a, prog, f"{name}/r").reshape((m, n))
     q = fresh(graph, r.dtype, (m, m), f"{name}/q")
@@ -200,9 +200,9 @@ def _reflect(
 # ---------------------------------------------------------------------- parts
 def _square(a: Tensor, block_size: int) -> int:
     if a.rank < 2 or a.shape[-1] != a.shape[-2] or 0 in a.shape:
-        refuse(ShapeError, f"square matrices, not {tuple(a.shape)}")
+        fail(ShapeError, f"square matrices, not {tuple(a.shape)}")
     if block_size < 1:
-        refuse(OptionError, f"blocks of {block_size} rows", "at least 1")
+        fail(OptionError, f"blocks of {block_size} rows", "at least 1")
     return a.shape[-1]
 
 
@@ -214,7 +214,7 @@ def _turned(t: Tensor) -> Tensor:
 def _working(graph: Graph, t: Tensor, prog: Sequence, name: str) -> Tensor:
     """A copy [batch, rows, columns] of t in f32 or f64."""
     if t.dtype not in (f16, f32, f64):
-        refuse(TypeMismatch, f"solvers take f16, f32 and f64, not {t.dtype}")
+        fail(TypeMismatch, f"solvers take f16, f32 and f64, not {t.dtype}")
     shape = (prod(t.shape[:-2]), *t.shape[-2:])
     if t.dtype is f16:
         t = map_expr(graph, "cast($0,f32)", [t], prog, f"{name}/wide", f32)

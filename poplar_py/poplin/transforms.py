@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from poplar_py.diagnostics import ShapeError, TypeMismatch
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program import Copy
 from poplar_py.poplin.operands import operand_dtype
 from poplar_py.poplin.params import ConvForm
 from poplar_py.popops.fill import fill
 from poplar_py.poputil.layout import fresh
-from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -51,7 +51,7 @@ def as_weights(w: Operand, params: ConvParams) -> Operand:
     groups, outs, *rest = params.weights_shape()
     joined = (groups * outs, *rest)
     if tuple(w.shape) not in (joined, params.weights_shape()):
-        refuse(
+        fail(
             ShapeError,
             f"weights of shape {tuple(w.shape)}; the parameters say {params.weights_shape()}",
         )
@@ -61,10 +61,10 @@ def as_weights(w: Operand, params: ConvParams) -> Operand:
 def native_of(x: Tensor, w: Operand, params: ConvParams) -> Native:
     """`params` must be filled in (`validate`). Raises ShapeError or TypeMismatch."""
     if tuple(x.shape) != params.input_shape():
-        refuse(ShapeError, f"an input {tuple(x.shape)}; the parameters say {params.input_shape()}")
+        fail(ShapeError, f"an input {tuple(x.shape)}; the parameters say {params.input_shape()}")
     for operand in (x, w):
         if operand_dtype(operand) is not params.input_type:
-            refuse(TypeMismatch, f"input_type: {params.input_type}, not {operand_dtype(operand)}")
+            fail(TypeMismatch, f"input_type: {params.input_type}, not {operand_dtype(operand)}")
     kernel, field, out = params.kernel_transform, params.input_transform, params.output_transform
     rank = params.get_num_field_dims()
     given = cast("Tensor", _view(x, field))

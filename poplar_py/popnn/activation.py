@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import program
+from poplar_py.poplar.faults import fail
 from poplar_py.popnn.norm import softmax
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place
 from poplar_py.popops.reduction import reduce
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import sum_type
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _text(kind: str) -> str:
     found = ACTIVATIONS.get(kind.lower())
     if found is None:
         names = ", ".join((*ACTIVATIONS, "softmax", "softmax_stable", "softmax_scaled"))
-        refuse(OptionError, f"there is no activation {kind!r}", remedy=f"use one of {names}")
+        fail(OptionError, f"there is no activation {kind!r}", remedy=f"use one of {names}")
     return found
 
 

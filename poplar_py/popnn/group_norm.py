@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplin.norms import (
     create_norm_params,
     norm_gradients,
@@ -19,7 +20,6 @@ from poplar_py.poplin.norms import (
     norm_whiten,
     normalise,
 )
-from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -97,7 +97,7 @@ def batch_norm_gradients(
 def _grouped(acts: Tensor, groups: int, strided: bool) -> Tensor:
     """Activations as [1, N groups, C / groups, *spatial], a view. Raises ShapeError."""
     if acts.rank < 2 or groups < 1 or acts.shape[1] % groups:
-        refuse(ShapeError, f"{groups} groups of the channels of {tuple(acts.shape)}")
+        fail(ShapeError, f"{groups} groups of the channels of {tuple(acts.shape)}")
     n, channels, *spatial = acts.shape
     each = channels // groups
     split = (each, groups) if strided else (groups, each)
@@ -119,7 +119,7 @@ def _apart(view: Tensor, shape: tuple[int, ...], strided: bool) -> Tensor:
 
 def _groups_of(acts: Tensor, statistic: Tensor) -> int:
     if statistic.rank != 1 or not acts.shape[0] or statistic.numel % acts.shape[0]:
-        refuse(ShapeError, f"statistics {tuple(statistic.shape)} of {tuple(acts.shape)}")
+        fail(ShapeError, f"statistics {tuple(statistic.shape)} of {tuple(acts.shape)}")
     return statistic.numel // acts.shape[0]
 
 

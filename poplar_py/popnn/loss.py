@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import OptionError, ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.popnn.norm import log_softmax
 from poplar_py.popops.arithmetic import one_hot
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.reduction import reduce
 from poplar_py.popops.search import arg_max as arg_max_along
 from poplar_py.popops.search import arg_min as arg_min_along
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import u32
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def calc_loss(
     """
     kind = loss_type.lower()
     if kind not in LOSSES:
-        refuse(
+        fail(
             OptionError, f"there is no loss {loss_type!r}", remedy=f"use one of {', '.join(LOSSES)}"
         )
     if outputs.rank != 2:
-        refuse(ShapeError, f"outputs [N, C], not {tuple(outputs.shape)}")
+        fail(ShapeError, f"outputs [N, C], not {tuple(outputs.shape)}")
     wanted, dtype = _wanted(graph, outputs, expected, prog, name), outputs.dtype
     if kind == "sum_squared":
         deltas = map_expr(graph, "sub($0,$1)", [outputs, wanted], prog, f"{name}/deltas", dtype)
@@ -69,7 +69,7 @@ def _wanted(graph: Graph, outputs: Tensor, expected: Tensor, prog: Sequence, nam
     if tuple(expected.shape) == (n,) and expected.dtype.kind in "iu":
         return one_hot(graph, expected, classes, outputs.dtype, prog, f"{name}/labels")
     if tuple(expected.shape) != (n, classes) or expected.dtype is not outputs.dtype:
-        refuse(
+        fail(
             ShapeError,
             f"expected {expected.dtype}{list(expected.shape)} for {outputs.dtype}[{n}, {classes}]",
             remedy="give integer labels [N], or wanted outputs of the outputs' type and shape",
@@ -79,7 +79,7 @@ def _wanted(graph: Graph, outputs: Tensor, expected: Tensor, prog: Sequence, nam
 
 def _rows(x: Tensor) -> Tensor:
     if x.rank != 2:
-        refuse(ShapeError, f"outputs [N, C], not {tuple(x.shape)}")
+        fail(ShapeError, f"outputs [N, C], not {tuple(x.shape)}")
     return x
 
 
@@ -110,7 +110,7 @@ def calc_accuracy(
 ) -> Tensor:
     """u32 [1]: how many rows of outputs [N, C] have their largest element at the label [N]."""
     if tuple(labels.shape) != tuple(outputs.shape[:1]):
-        refuse(ShapeError, f"labels {tuple(labels.shape)} for {tuple(outputs.shape)}")
+        fail(ShapeError, f"labels {tuple(labels.shape)} for {tuple(outputs.shape)}")
     best = arg_max(graph, outputs, prog, f"{name}/arg_max")
     text = "cast(equal(cast($0,u32),cast($1,u32)),u32)"
     right = map_expr(graph, text, [best, labels], prog, f"{name}/right", u32)

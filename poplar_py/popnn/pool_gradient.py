@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place
 from poplar_py.popops.fill import fill
 from poplar_py.poputil.layout import fresh
-from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
@@ -59,7 +59,7 @@ def _check(x: Tensor, params: PoolParams, **outputs: Tensor) -> tuple[int, ...]:
     shape = (*x.shape[:2], *params.out_sizes(x.shape[2:]))
     for name, t in outputs.items():
         if tuple(t.shape) != shape:
-            refuse(ShapeError, f"{name} {tuple(t.shape)}; pooling {tuple(x.shape)} gives {shape}")
+            fail(ShapeError, f"{name} {tuple(t.shape)}; pooling {tuple(x.shape)} gives {shape}")
     return shape
 
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar.arrays import offsets_of, ragged
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.faults import fail
 from poplar_py.poplin.plan import piece_widths
 from poplar_py.poputil.boxes import grid_boxes
 from poplar_py.poputil.place import place_near
-from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -49,17 +49,17 @@ class PoolParams:
         rank = len(self.kernel)
         lengths = (len(self.strides), len(self.pads), len(self.dilations))
         if not rank or lengths != (rank, 2 * rank, rank):
-            refuse(ShapeError, f"a number for each dim of the kernel, two pads: {self}")
+            fail(ShapeError, f"a number for each dim of the kernel, two pads: {self}")
         if min((*self.kernel, *self.strides, *self.dilations)) < 1 or min(self.pads) < 0:
-            refuse(ShapeError, f"kernel, strides and dilations of at least 1, pads of 0: {self}")
+            fail(ShapeError, f"kernel, strides and dilations of at least 1, pads of 0: {self}")
 
     def out_sizes(self, spatial: Sequence[int]) -> tuple[int, ...]:
         """Spatial sizes of the result. Raises ShapeError."""
         if len(spatial) != len(self.kernel):
-            refuse(ShapeError, f"pooling over {len(self.kernel)} dims of {tuple(spatial)}")
+            fail(ShapeError, f"pooling over {len(self.kernel)} dims of {tuple(spatial)}")
         sizes = self._sizes(spatial)
         if min(sizes) < 0:
-            refuse(ShapeError, f"a kernel {self.kernel} does not fit an input {tuple(spatial)}")
+            fail(ShapeError, f"a kernel {self.kernel} does not fit an input {tuple(spatial)}")
         return sizes
 
     def _sizes(self, spatial: Sequence[int]) -> tuple[int, ...]:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.poplar import concat, program
+from poplar_py.poplar.faults import fail
 from poplar_py.poplin import mat_mul
 from poplar_py.popnn.recurrent import gru_step, lstm_step, rnn_step
 from poplar_py.popnn.steps import Cell, Operand, Step, hidden_size, input_gates, run_steps
 from poplar_py.popops.reduction import reduce
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import f32, f64
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class _Layer:
         if given is None:
             return self.graph.add_constant(like.dtype, like.shape, 0, f"{self.name}/none", "linear")
         if given.shape != like.shape:
-            refuse(ShapeError, f"a gradient {list(given.shape)} of a last state {list(like.shape)}")
+            fail(ShapeError, f"a gradient {list(given.shape)} of a last state {list(like.shape)}")
         return given
 
     def back(self, given: Tensor, states: Sequence[Tensor], step: Step) -> Stepped:
@@ -105,9 +105,7 @@ class _Layer:
     def check(self, y_gradient: Tensor) -> None:
         shape = (*self.x.shape[:2], hidden_size(self.r))
         if tuple(y_gradient.shape) != shape:
-            refuse(
-                ShapeError, f"y_gradient {list(y_gradient.shape)}; the layer gives {list(shape)}"
-            )
+            fail(ShapeError, f"y_gradient {list(y_gradient.shape)}; the layer gives {list(shape)}")
 
 
 def _rows(t: Tensor) -> Tensor:
@@ -336,7 +334,7 @@ def rnn_gradients(
     Raises OptionError or ShapeError.
     """
     if activation not in SLOPES:
-        refuse(
+        fail(
             OptionError,
             f"there is no gradient of {activation!r}",
             remedy=f"use one of {', '.join(SLOPES)}",

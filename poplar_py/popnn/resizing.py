@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from poplar_py.diagnostics import OptionError, ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.elementwise import map as map_expr
-from poplar_py.poputil.refuse import need_room, refuse
+from poplar_py.poputil.shapes import need_room
 from poplar_py.types import f64
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ def resize(
     align_corners or asymmetric. Nearest costs no vertices. Raises OptionError, ShapeError.
     """
     if method not in METHODS or coordinates not in COORDINATES:
-        refuse(
+        fail(
             OptionError,
             f"resize method {method!r}, coordinates {coordinates!r}",
             remedy=f"methods: {', '.join(METHODS)}; coordinates: {', '.join(COORDINATES)}",
         )
     if len(sizes) != len(x.shape) - 2 or min((*sizes, *x.shape[2:]), default=1) < 1:
-        refuse(ShapeError, f"resize of a tensor of shape {tuple(x.shape)} to {tuple(sizes)}")
+        fail(ShapeError, f"resize of a tensor of shape {tuple(x.shape)} to {tuple(sizes)}")
     need_room(graph, (*x.shape[:2], *sizes))
     name = name or f"resize_{method}"
     for dim, size in enumerate(sizes, 2):

@@ -8,10 +8,10 @@ import numpy as np
 
 from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.poplar import concat
+from poplar_py.poplar.faults import fail
 from poplar_py.popnn.norm import softmax
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.reduction import reduce
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import f32, f64
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def spatial_softmax_2d(
     ShapeError.
     """
     if fields.rank != 3 or 0 in fields.shape:
-        refuse(ShapeError, f"fields [C, H, W], not {list(fields.shape)}")
+        fail(ShapeError, f"fields [C, H, W], not {list(fields.shape)}")
     if isinstance(temperature, int | float) and not temperature:
-        refuse(OptionError, "a temperature of 0 divides by it")
+        fail(OptionError, "a temperature of 0 divides by it")
     count, height, width = fields.shape
     acc = f64 if fields.dtype is f64 else f32
     weights = fields.reshape((count, height * width))

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import concat, program
+from poplar_py.poplar.faults import fail
 from poplar_py.poplin import mat_mul
 from poplar_py.popops.dynamic import dynamic_slice, slice_table, update_table
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import fill
 from poplar_py.popops.tables import create_update_table
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import i32
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def input_gates(
 ) -> Tensor:
     """x [T, B, I] @ w.T + bias for all steps: [T, B, G]. Raises ShapeError."""
     if len(x.shape) != 3 or len(w.shape) != 2:
-        refuse(ShapeError, f"{name}: x {list(x.shape)} is [T, B, I], w {list(w.shape)} [G, I]")
+        fail(ShapeError, f"{name}: x {list(x.shape)} is [T, B, I], w {list(w.shape)} [G, I]")
     steps, batch, size = x.shape
     rows = x.reshape((steps * batch, size))
     out = mat_mul(graph, rows, w.transpose(), prog, f"{name}/input")
@@ -70,7 +70,7 @@ def run_steps(
     Raises ShapeError for a sequence of no steps.
     """
     if not given.shape[0]:
-        refuse(ShapeError, f"{name}: a sequence of no steps")
+        fail(ShapeError, f"{name}: a sequence of no steps")
     if given.shape[0] <= UNROLL:
         return _unrolled(given, states, step, reverse, prog)
     return _repeated(graph, given, states, step, reverse, prog, name)
@@ -128,7 +128,7 @@ def _repeated(
 def hidden_size(r: Operand) -> int:
     """H of recurrent weights [gates H, H]. Raises ShapeError for other ranks."""
     if len(r.shape) != 2:
-        refuse(ShapeError, f"recurrent weights {list(r.shape)}", "give [gates x hidden, hidden]")
+        fail(ShapeError, f"recurrent weights {list(r.shape)}", "give [gates x hidden, hidden]")
     return r.shape[1]
 
 

@@ -10,13 +10,13 @@ import numpy as np
 from poplar_py.diagnostics import ShapeError, TypeMismatch
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program_data import check_writable
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output, split_work
 from poplar_py.popops.operands import Value
 from poplar_py.popops.overlap import apart
 from poplar_py.poputil.layout import mapping_of, memory_order, plain_order
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, f16, f32
 
 if TYPE_CHECKING:
@@ -216,9 +216,9 @@ def scaled_add_to(
     scales = [s for s in (scale, scale_a) if not isinstance(s, int | float)]
     kinds = {t.dtype for t in (a, b, *scales)}
     if len(kinds) > 1 and not kinds <= {f16, f32}:
-        refuse(TypeMismatch, f"scaled add of {a.dtype} and {b.dtype}", remedy="cast one of them")
+        fail(TypeMismatch, f"scaled add of {a.dtype} and {b.dtype}", remedy="cast one of them")
     if a.shape != b.shape:
-        refuse(ShapeError, f"scaled add of {list(b.shape)} to {list(a.shape)}")
+        fail(ShapeError, f"scaled add of {list(b.shape)} to {list(a.shape)}")
     if len(kinds) > 1 or scale_a != 1.0:
         _scaled_sum(graph, a, b, (scale_a, scale), prog, name)
     elif a.numel:

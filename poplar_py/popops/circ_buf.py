@@ -9,10 +9,10 @@ import numpy as np
 
 from poplar_py.diagnostics import OptionError, ShapeError, TypeMismatch
 from poplar_py.poplar import program
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.dynamic import dynamic_slice, dynamic_update
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.extra import create_sliceable_tensor
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import i32
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class CircBuf:
         self, graph: Graph, dtype: DType, size: int, shape: Sequence[int], name: str = "circ_buf"
     ) -> None:
         if size < 1:
-            refuse(OptionError, f"a circular buffer of {size} entries", remedy="give 1 or more")
+            fail(OptionError, f"a circular buffer of {size} entries", remedy="give 1 or more")
         self._graph, self._name, self._size = graph, name, size
         self._shape = tuple(shape)
         self._buffer = create_sliceable_tensor(graph, dtype, (size, *shape), [0], f"{name}/buffer")
@@ -55,7 +55,7 @@ class CircBuf:
         Raises OptionError unless 0 <= i < size.
         """
         if not 0 <= i < self._size:
-            refuse(
+            fail(
                 OptionError,
                 f"entry {i} of a circular buffer of {self._size}",
                 remedy="entries count from 0",
@@ -70,9 +70,9 @@ class CircBuf:
         Raises ShapeError and TypeMismatch for a tensor of another form.
         """
         if tensor.shape != self._shape:
-            refuse(ShapeError, f"{list(tensor.shape)} for entries of shape {list(self._shape)}")
+            fail(ShapeError, f"{list(tensor.shape)} for entries of shape {list(self._shape)}")
         if tensor.dtype != self._buffer.dtype:
-            refuse(TypeMismatch, f"{tensor.dtype.name} for entries of {self._buffer.dtype.name}")
+            fail(TypeMismatch, f"{tensor.dtype.name} for entries of {self._buffer.dtype.name}")
         name = name or f"{self._name}/add"
         prog.add(program.Copy(self._moved(1, prog, name), self._index))
         row = tensor.reshape((1, *self._shape))

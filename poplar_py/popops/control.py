@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, overload
 
 from poplar_py.diagnostics import OptionError, TypeMismatch
 from poplar_py.poplar import program
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_with_output
 from poplar_py.popops.fill import fill
 from poplar_py.popops.reduction import reduce
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import bool_, i32
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def counted_loop(
     if isinstance(body, int) and isinstance(name, int) and step_body is not None:
         return counted_for_loop(graph, count, body, name, step_body, last)
     if not callable(body):
-        refuse(TypeMismatch, f"counted_loop: body is {body!r}", "give a function of the counter")
+        fail(TypeMismatch, f"counted_loop: body is {body!r}", "give a function of the counter")
     return counted_for_loop(graph, 0, count, 1, body, str(name))
 
 
@@ -85,7 +85,7 @@ def counted_for_loop(
     """A program that runs `body(i)` for every i of range(begin, end, step). Raises OptionError for
     a step of 0."""
     if step == 0:
-        refuse(OptionError, "a counted loop with a step of 0", "give another step")
+        fail(OptionError, "a counted loop with a step of 0", "give another step")
     counter = graph.add_variable(i32, (1,), f"{name}/counter", mapping=0)
     out = program.Sequence()
     fill(graph, counter, begin, out, f"{name}/first")

@@ -22,7 +22,7 @@ from poplar_py.popops.tables import PART, UpdateTable, writable_table
 from poplar_py.poputil.boxes import divisor_at_most
 from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
-from poplar_py.poputil.refuse import refuse, table_shape
+from poplar_py.poputil.shapes import table_shape
 from poplar_py.types import i32
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def dynamic_update(
     name = name or "dynamic_update"
     axes = [axis] if isinstance(axis, int) else list(axis)
     if len(update.shape) != len(x.shape):
-        refuse(ShapeError, f"update {list(update.shape)} of {list(x.shape)}")
+        fail(ShapeError, f"update {list(update.shape)} of {list(x.shape)}")
     sizes = [update.shape[axis_of(x, a)] for a in axes]
     offsets = as_offsets(graph, start, prog, name)
     where = _dims_and_sizes(x, axes, sizes, offsets)
@@ -155,7 +155,7 @@ def dynamic_update(
     if any(
         n != m for d, (n, m) in enumerate(zip(x.shape, update.shape, strict=True)) if d not in held
     ):
-        refuse(ShapeError, f"update {list(update.shape)} of {list(x.shape)} along {axes}")
+        fail(ShapeError, f"update {list(update.shape)} of {list(x.shape)} along {axes}")
     if prod(update.shape) == 0 or not axes:
         return x
     out = _update_axes(graph, x, update, offsets, where, prog, name)

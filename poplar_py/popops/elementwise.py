@@ -23,6 +23,7 @@ from poplar_py.diagnostics import PoplarPyError, ShapeError, TypeMismatch
 from poplar_py.poplar import Tensor, program
 from poplar_py.poplar.arrays import ragged, unique_sorted
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import Mapping, linear
 from poplar_py.poplar.program_data import check_writable
 from poplar_py.poplar.views import Cat
@@ -40,7 +41,7 @@ from poplar_py.poputil.layout import (
     memory_order,
     plain_order,
 )
-from poplar_py.poputil.refuse import common_shape, refuse
+from poplar_py.poputil.shapes import common_shape
 from poplar_py.types import DType
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def map_with_output(
     result_dtype(expr, [t.dtype for t in tensors])
     if _shape_of([*tensors, out]) != tuple(out.shape):
         shapes = ", ".join(str(list(t.shape)) for t in tensors)
-        refuse(ShapeError, f"an operation on {shapes} written to {list(out.shape)}")
+        fail(ShapeError, f"an operation on {shapes} written to {list(out.shape)}")
     if prod(out.shape) == 0:
         return
     check_writable(out, f"the target of {name or 'map'}")
@@ -124,7 +125,7 @@ def map_in_place(
 ) -> None:
     """The expression written over `tensors[0]`. Raises TypeMismatch where that is no tensor."""
     if not tensors or not isinstance(tensors[0], Tensor):
-        refuse(TypeMismatch, "an operation in place, and the first operand is no tensor")
+        fail(TypeMismatch, "an operation in place, and the first operand is no tensor")
     map_with_output(graph, expr, tensors, tensors[0], prog, name)
 
 
@@ -134,7 +135,7 @@ def result_dtype(expr: str, dtypes: Sequence[DType]) -> DType:
     try:
         return expressions.result_dtype(expr, tuple(dtypes))
     except PoplarPyError as error:
-        refuse(type(error), error.message, error.remedy)
+        fail(type(error), error.message, error.remedy)
 
 
 def _shape_of(tensors: Sequence[Tensor]) -> tuple[int, ...]:

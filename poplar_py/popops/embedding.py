@@ -13,9 +13,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from poplar_py.diagnostics import OptionError, ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.options import Option, OptionFlags, check_options, flag
 from poplar_py.popops.slice_plan import SlicePlan
-from poplar_py.poputil.refuse import need_room, refuse
+from poplar_py.poputil.shapes import need_room
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph
@@ -73,7 +74,7 @@ def plan(
     leaves its temporary data the share of memory that was asked for.
     """
     if num_entries < 1 or output_size < 1:
-        refuse(ShapeError, f"a plan for a table [{num_entries}, {output_size}]")
+        fail(ShapeError, f"a plan for a table [{num_entries}, {output_size}]")
     need_room(graph, (num_entries, output_size))
     given = _options(options)
     problem = _Problem(
@@ -90,7 +91,7 @@ def plan(
     room = graph.target.bytes_per_tile * _proportion(given["availableMemoryProportion"])
     best = _best_cut(problem, room, given["planMinimisationTarget"] == "cycles")
     if best is None:
-        refuse(
+        fail(
             OptionError,
             f"no cut of a table [{num_entries}, {output_size}] has temporary data of at most "
             f"{int(room):,} bytes a tile",
@@ -124,9 +125,9 @@ def _options(options: Mapping[str, Any] | None) -> OptionFlags:
     out = OptionFlags({**{k: o.default for k, o in OPTIONS.items()}, **flags})
     for name, choices in CHOICES.items():
         if out[name] not in choices:
-            refuse(OptionError, f"option {name!r} is {out[name]!r}", remedy=" or ".join(choices))
+            fail(OptionError, f"option {name!r} is {out[name]!r}", remedy=" or ".join(choices))
     if not flag(out, "usedForSlice") and not flag(out, "usedForUpdate"):
-        refuse(OptionError, "a plan that is used neither for slices nor for updates")
+        fail(OptionError, "a plan that is used neither for slices nor for updates")
     return out
 
 
@@ -140,7 +141,7 @@ def _proportion(text: str) -> float:
         value = 0.0
     if not value > 0:
         what = f"option 'availableMemoryProportion' is {text!r}"
-        refuse(OptionError, what, remedy="a number over 0")
+        fail(OptionError, what, remedy="a number over 0")
     return value
 
 

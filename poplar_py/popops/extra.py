@@ -9,6 +9,7 @@ import numpy as np
 
 from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.poplar import program
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.arithmetic import one_hot
 from poplar_py.popops.dynamic import dynamic_slice
 from poplar_py.popops.elementwise import map as map_expr
@@ -23,7 +24,6 @@ from poplar_py.popops.slice_plan import SlicePlan, check_plan
 from poplar_py.popops.tables import table_of_parts
 from poplar_py.popops.truth import LOG_ADD
 from poplar_py.poputil.layout import fresh
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, i32, u32
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def reduce_with_output(
         kind = kind.op
     logs = reduction_kind(kind) == "log_add"
     if (update or scale is not None) and reduction_kind(kind) not in SCALED:
-        refuse(
+        fail(
             OptionError,
             f"scale or update of a reduction by {kind}",
             remedy=f"only for {', '.join(SCALED)}",
@@ -124,7 +124,7 @@ def create_sliceable_tensor(
         return table_of_parts(graph, dtype, size, (plan.cols, plan.rows), name).tensor
     rank = len(shape)
     if any(not 0 <= d < rank for d in dims) or len(set(dims)) < len(dims):
-        refuse(ShapeError, f"dims {list(dims)} of {list(shape)}", "give each dim once, from 0")
+        fail(ShapeError, f"dims {list(dims)} of {list(shape)}", "give each dim once, from 0")
     order = [d for d in range(rank) if d not in dims] + list(dims)
     inverse = np.argsort(order).tolist()
     var = graph.add_variable(dtype, [shape[d] for d in order], name)
@@ -342,7 +342,7 @@ def partial_transpose(
     """t [.., a, b] with its last two dims swapped, in a variable of its own (row major). Raises
     ShapeError for fewer dims."""
     if t.rank < 2:
-        refuse(ShapeError, f"the last two dims of {list(t.shape)}")
+        fail(ShapeError, f"the last two dims of {list(t.shape)}")
     out_shape = (*t.shape[:-2], t.shape[-1], t.shape[-2])
     out = graph.add_variable(t.dtype, out_shape, name, mapping="linear")
     order = (*range(t.rank - 2), t.rank - 1, t.rank - 2)

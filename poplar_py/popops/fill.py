@@ -16,7 +16,7 @@ from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import linear
 from poplar_py.popops.elementwise import split_work
 from poplar_py.poputil.layout import fresh, mapping_of, memory_order, plain_order
-from poplar_py.poputil.refuse import need_room, refuse
+from poplar_py.poputil.shapes import need_room
 from poplar_py.types import DType, i32
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def pad(
     """
     name = name or "pad"
     if not len(before) == len(after) == len(t.shape) or min((*before, *after), default=0) < 0:
-        refuse(ShapeError, f"{list(before)} and {list(after)} elements around {list(t.shape)}")
+        fail(ShapeError, f"{list(before)} and {list(after)} elements around {list(t.shape)}")
     shape = tuple(b + n + a for b, n, a in zip(before, t.shape, after, strict=True))
     if shape == tuple(t.shape):
         return t

@@ -24,7 +24,7 @@ from poplar_py.popops.tables import PART, table_of_parts, table_where_it_lies
 from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
 from poplar_py.poputil.layout import compact, fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
-from poplar_py.poputil.refuse import table_shape
+from poplar_py.poputil.shapes import table_shape
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.poputil.layout import fresh
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import u32
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def create_host_sliceable_tensor(
     width is the buffer's row. Raises ShapeError for a shape of another rank.
     """
     if len(shape) != 2:
-        refuse(ShapeError, f"rows of a remote buffer are [rows, width], not {list(shape)}")
+        fail(ShapeError, f"rows of a remote buffer are [rows, width], not {list(shape)}")
     tensor = create_host_transferable_tensor(graph, dtype, shape, is_read, name)
     indices = graph.add_variable(u32, (shape[0],), f"{name}/indices", mapping=0)
     return IndicesAndTensor(indices, tensor)

@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 
 from poplar_py.diagnostics import TypeMismatch
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.popops import expr as expressions
-from poplar_py.poputil.refuse import refuse
 
 __all__ = ["Expression", "Value", "plain"]
 
@@ -39,7 +39,7 @@ def plain(expr: Expression, values: Sequence[Value]) -> tuple[str, list[Tensor]]
         else:
             names.append(_constant(value))
     if not tensors:
-        refuse(TypeMismatch, "an operation on numbers alone", remedy="one operand is a tensor")
+        fail(TypeMismatch, "an operation on numbers alone", remedy="one operand is a tensor")
 
     def named(match: re.Match[str]) -> str:
         at = int(match[1])
@@ -53,5 +53,5 @@ def _constant(value: Any) -> str:
         value = value.item()
     if not isinstance(value, (bool, int, float)):
         what = type(value).__name__
-        refuse(TypeMismatch, f"an operand is {what}", remedy="give a tensor or a number")
+        fail(TypeMismatch, f"an operand is {what}", remedy="give a tensor or a number")
     return expressions.Const(value).text

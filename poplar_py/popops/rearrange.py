@@ -15,11 +15,11 @@ import numpy as np
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.extra import partial_transpose
 from poplar_py.popops.offsets import axis_of
 from poplar_py.poputil.grouping import detect_dim_groupings
 from poplar_py.poputil.place import interval_mapping, spread_tiles
-from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -61,7 +61,7 @@ def regroup_tensor(
     (a, na), (b, nb) = ((axis_of(t, d), n) for d, n in (from_, to))
     for d, n in ((a, na), (b, nb)):
         if n < 1 or t.shape[d] % n:
-            refuse(ShapeError, f"groups of {n} along dim {d} of {list(t.shape)}")
+            fail(ShapeError, f"groups of {n} along dim {d} of {list(t.shape)}")
     if len(t.shape) <= 1 or not t.numel:
         return t
     if a == b:
@@ -157,6 +157,6 @@ def regroup_if_beneficial(
         last = len(t.shape) - 1
         return regroup_if_possible(graph, t, prog, (last, gcd(preferred, t.shape[last])), name)
     if preferred.shape != t.shape:
-        refuse(ShapeError, f"a reference of shape {list(preferred.shape)} for {list(t.shape)}")
+        fail(ShapeError, f"a reference of shape {list(preferred.shape)} for {list(t.shape)}")
     wanted = detect_dim_groupings(graph, preferred)
     return regroup_if_possible(graph, t, prog, wanted[0], name) if wanted else t

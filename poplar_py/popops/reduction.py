@@ -30,7 +30,6 @@ from poplar_py.poputil.blocked import LANES, blocked_base, mark_padded
 from poplar_py.poputil.kinds import need_kinds
 from poplar_py.poputil.layout import MemoryOrder, mapping_of, memory_order, plain_order
 from poplar_py.poputil.place import STRIDE, interval_mapping
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, bf16, bool_, f16, f32
 
 if TYPE_CHECKING:
@@ -176,16 +175,16 @@ def _reduce(
 def _plain(params: ReduceParams) -> str:
     """The kind of parameters without a scale or an update, which need an output."""
     if params.update or params.scale is not None:
-        refuse(OptionError, "a scale or an update of a new tensor", remedy="use reduce_with_output")
+        fail(OptionError, "a scale or an update of a new tensor", remedy="use reduce_with_output")
     return params.op
 
 
 def _checked_kind(kind: str, dtype: DType) -> str:
     kind = reduction_kind(kind)
     if kind in ("log_add", "mean") and not dtype.is_float:
-        refuse(OptionError, f"{kind} of {dtype} elements", remedy="cast them to a float type")
+        fail(OptionError, f"{kind} of {dtype} elements", remedy="cast them to a float type")
     if (dtype is bool_) != (kind in ("and", "or")):
-        refuse(OptionError, f"{kind} of {dtype} elements", remedy="and, or are for bool, only they")
+        fail(OptionError, f"{kind} of {dtype} elements", remedy="and, or are for bool, only they")
     return kind
 
 
@@ -209,7 +208,7 @@ def reduction_kind(kind: str) -> str:
     """The name in KINDS of a kind or one of PopLibs' names. Raises OptionError."""
     found = ALIASES.get(kind.lower(), kind.lower())
     if found not in KINDS:
-        refuse(
+        fail(
             OptionError, f"there is no reduction {kind!r}", remedy=f"use one of {', '.join(KINDS)}"
         )
     return found

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program_data import check_writable
 from poplar_py.popops.offsets import as_offsets
 from poplar_py.popops.overlap import apart
 from poplar_py.popops.reduction import reduce
 from poplar_py.poputil.layout import fresh
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import u32
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _row_shares(graph: Graph, rows: int) -> tuple[Ints, Ints]:
 
 def _check_rows(rows: Tensor, indices: Tensor) -> None:
     if rows.rank != 2 or indices.numel != rows.shape[0]:
-        refuse(ShapeError, f"{indices.numel} indices for rows {list(rows.shape)}")
+        fail(ShapeError, f"{indices.numel} indices for rows {list(rows.shape)}")
 
 
 def select_scalar_from_rows(
@@ -159,7 +159,7 @@ def sequence_slice(
     outside `source` end the run with a TileException. Raises ShapeError.
     """
     if source.shape[1:] != out.shape[1:] or source.dtype is not out.dtype:
-        refuse(ShapeError, f"sequences of {source!r} into {out!r}")
+        fail(ShapeError, f"sequences of {source!r} into {out!r}")
     rows, cols = out.shape[0], out.numel // max(out.shape[0], 1)
     if out.numel == 0:
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from poplar_py.diagnostics import OptionError, ShapeError, TypeMismatch
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.gathering import as_i32
 from poplar_py.popops.offsets import as_offsets
 from poplar_py.popops.slice_plan import SlicePlan, check_plan
@@ -19,7 +20,7 @@ from poplar_py.popops.tables import (
     update_cut,
     writable_table,
 )
-from poplar_py.poputil.refuse import refuse, table_shape
+from poplar_py.poputil.shapes import table_shape
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -58,15 +59,15 @@ def scatter(
 
 def _check_updates(x: Tensor, indices: Tensor, updates: Tensor, reduction: str) -> None:
     if reduction != "none" and reduction not in REDUCTIONS:
-        refuse(OptionError, f"there is no reduction {reduction!r}", remedy="add, mul, max or min")
+        fail(OptionError, f"there is no reduction {reduction!r}", remedy="add, mul, max or min")
     _, width = table_shape(x.shape, "a table")
     if tuple(updates.shape) != (indices.numel, width):
         what = (
             f"updates {list(updates.shape)} by {indices.numel} indices of a table {list(x.shape)}"
         )
-        refuse(ShapeError, what, f"[{indices.numel}, {width}] is wanted")
+        fail(ShapeError, what, f"[{indices.numel}, {width}] is wanted")
     if updates.dtype is not x.dtype:
-        refuse(TypeMismatch, f"updates of {updates.dtype} for {x.dtype} elements", "cast them")
+        fail(TypeMismatch, f"updates of {updates.dtype} for {x.dtype} elements", "cast them")
 
 
 def _scatter_all(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import ShapeError, TypeMismatch
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poplar.faults import fail
 
 if TYPE_CHECKING:
     from poplar_py.types import DType
@@ -41,9 +41,9 @@ class SlicePlan:
 def check_plan(plan: SlicePlan, dtype: DType, shape: Sequence[int]) -> None:
     """Raise ShapeError or TypeMismatch for a table of another form than the plan's."""
     if tuple(shape) != (plan.entries, plan.width):
-        refuse(
+        fail(
             ShapeError,
             f"a plan for tables [{plan.entries}, {plan.width}], the table is {list(shape)}",
         )
     if dtype is not plan.dtype:
-        refuse(TypeMismatch, f"a plan for {plan.dtype} elements, the table holds {dtype}")
+        fail(TypeMismatch, f"a plan for {plan.dtype} elements, the table holds {dtype}")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from poplar_py.diagnostics import OptionError, ShapeError, TypeMismatch
 from poplar_py.poplar import program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.program_data import check_writable
 from poplar_py.popops.fill import fill_constant
 from poplar_py.popops.offsets import as_offsets
@@ -17,7 +18,6 @@ from poplar_py.popops.tables import PART
 from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
 from poplar_py.poputil.layout import compact
 from poplar_py.poputil.place import interval_mapping, place_near, spread_tiles
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import f16, f32, u8
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def spline_basis(
     ShapeError, TypeMismatch, AliasedWrite, and OptionError for a degree that is not 1, 2 or 3.
     """
     if degree not in (1, 2, 3):
-        refuse(OptionError, f"B-splines of degree {degree}", remedy="1, 2 or 3")
+        fail(OptionError, f"B-splines of degree {degree}", remedy="1, 2 or 3")
     if len(pseudo.shape) != 2:
-        refuse(ShapeError, f"pseudo coordinates {list(pseudo.shape)}, [edges, dims] is wanted")
+        fail(ShapeError, f"pseudo coordinates {list(pseudo.shape)}, [edges, dims] is wanted")
     edges, dims = pseudo.shape
     splines = (degree + 1) ** dims
     _has_shape(kernel_size, (dims,), "kernel sizes")
@@ -66,7 +66,7 @@ def spline_basis(
     _has_shape(weight_index, (edges, splines), "weight indices")
     if is_open_spline.dtype is not u8 or not basis.dtype is pseudo.dtype in (f16, f32):
         kinds = f"{pseudo.dtype} -> {basis.dtype}, open {is_open_spline.dtype}"
-        refuse(TypeMismatch, f"a spline basis {kinds}")
+        fail(TypeMismatch, f"a spline basis {kinds}")
     check_writable(basis, "the basis")
     check_writable(weight_index, "the weight indices")
     if basis.numel == 0:
@@ -139,16 +139,16 @@ def spline_weighting(
 def _check_weighting(features: Tensor, weight: Tensor, basis: Tensor, weight_index: Tensor) -> None:
     if len(features.shape) != 2 or len(weight.shape) != 3 or len(basis.shape) != 2:
         shapes = [list(t.shape) for t in (features, weight, basis)]
-        refuse(ShapeError, f"features, weights and basis {shapes}")
+        fail(ShapeError, f"features, weights and basis {shapes}")
     (edges, inputs), (kernel, _, outputs), splines = features.shape, weight.shape, basis.shape[1]
     _has_shape(weight, (kernel, inputs, outputs), "weights")
     _has_shape(basis, (edges, splines), "basis")
     _has_shape(weight_index, (edges, splines), "weight indices")
     kinds = {t.dtype for t in (features, weight, basis)}
     if len(kinds) > 1 or not kinds <= {f16, f32}:
-        refuse(TypeMismatch, f"features {features.dtype}, weights {weight.dtype}, {basis.dtype}")
+        fail(TypeMismatch, f"features {features.dtype}, weights {weight.dtype}, {basis.dtype}")
 
 
 def _has_shape(t: Tensor, shape: tuple[int, ...], what: str) -> None:
     if tuple(t.shape) != shape:
-        refuse(ShapeError, f"{what} {list(t.shape)}, {list(shape)} is wanted")
+        fail(ShapeError, f"{what} {list(t.shape)}, {list(shape)} is wanted")

@@ -13,7 +13,7 @@ from poplar_py.poplar.edges import Edges
 from poplar_py.poputil.boxes import divisor_at_most, grid_boxes
 from poplar_py.poputil.layout import mapping_of
 from poplar_py.poputil.place import WORKERS, interval_mapping, spread_tiles
-from poplar_py.poputil.refuse import table_shape
+from poplar_py.poputil.shapes import table_shape
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor

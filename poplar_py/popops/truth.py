@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import ShapeError
 from poplar_py.poplar.errors import TensorTypeError
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.arithmetic import BINARY, UNARY
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place, map_with_output
 from poplar_py.popops.variants import BinaryInPlace, UnaryInPlace
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import bool_
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def check_accuracy_when_cast(
     are floats.
     """
     if x.numel != 1:
-        refuse(ShapeError, f"the accuracy of {x.numel} elements", remedy="give one element")
+        fail(ShapeError, f"the accuracy of {x.numel} elements", remedy="give one element")
     if not (x.dtype.is_float and dtype.is_float):
-        refuse(TensorTypeError, f"the accuracy of {x.dtype.name} as {dtype.name}")
+        fail(TensorTypeError, f"the accuracy of {x.dtype.name} as {dtype.name}")
     back = f"cast(cast($0,{dtype.name}),{x.dtype.name})"
     text = f"less_equal(abs(sub({back},$0)),mul(abs($0),c({float(tolerance)!r})))"
     return map_expr(graph, text, [x.reshape(())], prog, name, bool_)

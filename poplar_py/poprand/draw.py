@@ -16,10 +16,10 @@ import numpy as np
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import Tensor, program
 from poplar_py.poplar.edges import Edges
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.elementwise import split_work
 from poplar_py.poprand.state import advance, generator
 from poplar_py.poputil.layout import fresh, mapping_of
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import DType, u32
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def seed_tensor(graph: Graph, seed: int, name: str = "seed") -> Tensor:
 def need(ok: bool, message: str) -> None:
     """Raise OptionError unless `ok`."""
     if not ok:
-        refuse(OptionError, message)
+        fail(OptionError, message)
 
 
 def draw(graph: Graph, like: Like, what: Request, prog: program.Sequence) -> Tensor:

@@ -14,9 +14,9 @@ import numpy as np
 
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import Tensor, program
+from poplar_py.poplar.faults import fail
 from poplar_py.popops.elementwise import map as map_expr
 from poplar_py.popops.elementwise import map_in_place
-from poplar_py.poputil.refuse import refuse
 from poplar_py.types import u32
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def set_hw_seeds(
 ) -> None:
     """Continue from a state that `get_hw_seeds` gave. Raises OptionError for other tensors."""
     if seeds.dtype is not u32 or seeds.numel != 2:
-        refuse(OptionError, f"{name}: the state is a tensor of two unsigned ints")
+        fail(OptionError, f"{name}: the state is a tensor of two unsigned ints")
     prog.add(program.Copy(seeds.flatten(), generator(graph)))
 
 

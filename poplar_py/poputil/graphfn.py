@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from poplar_py.diagnostics import OptionError, ShapeError
 from poplar_py.poplar import program
 from poplar_py.poplar.errors import TensorTypeError
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poplar.faults import fail
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -67,11 +67,11 @@ class VoidFunction:
             if a.like is not None
         ]
         if any(a.like is not None for a in self.signature[len(self.params) :]):
-            refuse(OptionError, "created arguments come last", remedy="move them to the end")
+            fail(OptionError, "created arguments come last", remedy="move them to the end")
         work = program.Sequence()
         body(self.params, work)
         if len(self.params) != len(self.signature):
-            refuse(
+            fail(
                 OptionError,
                 f"the body of {name!r} left {len(self.params)} arguments of {len(self.signature)}",
                 remedy="append one tensor for every created argument",
@@ -84,9 +84,7 @@ class VoidFunction:
         Raises ShapeError for shapes, TensorTypeError for types other than the signature's.
         """
         if len(args) != len(self.signature):
-            refuse(
-                ShapeError, f"{self.name!r} takes {len(self.signature)} tensors, not {len(args)}"
-            )
+            fail(ShapeError, f"{self.name!r} takes {len(self.signature)} tensors, not {len(args)}")
         given: list[Tensor] = []
         for arg, param in zip(args, self.params, strict=True):
             given.append(self.graph.clone(param) if arg is None else _same(arg, param))
@@ -103,9 +101,9 @@ class VoidFunction:
 
 def _same(arg: Tensor, param: Tensor) -> Tensor:
     if arg.shape != param.shape:
-        refuse(ShapeError, f"an argument of shape {list(arg.shape)} for {list(param.shape)}")
+        fail(ShapeError, f"an argument of shape {list(arg.shape)} for {list(param.shape)}")
     if arg.dtype is not param.dtype:
-        refuse(TensorTypeError, f"an argument of {arg.dtype.name} for {param.dtype.name}")
+        fail(TensorTypeError, f"an argument of {arg.dtype.name} for {param.dtype.name}")
     return arg
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from poplar_py.diagnostics import TypeMismatch
 from poplar_py.poplar import ComputeSet, Graph, Target, Tensor, program
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poplar.faults import fail
 from poplar_py.types import DType
 
 __all__ = ["check_kinds", "fits", "need_kinds"]
@@ -105,7 +105,7 @@ def _need(called: str, name: str, hint: Any, value: Any) -> None:
     if fits(value, hint):
         return
     message = f"{called}: {name} is {_shown(value)}"
-    refuse(TypeMismatch, message, f"give {_wanted(hint)}")
+    fail(TypeMismatch, message, f"give {_wanted(hint)}")
 
 
 def _shown(value: Any) -> str:

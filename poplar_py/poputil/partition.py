@@ -8,8 +8,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import ShapeError
+from poplar_py.poplar.faults import fail
 from poplar_py.poplar.tensor import concat
-from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -31,7 +31,7 @@ def create_partitionable_tensor(
     last may be shorter). Raises ShapeError unless there is a positive number for every dim.
     """
     if len(partitions) != len(shape) or min(partitions, default=1) < 1:
-        refuse(ShapeError, f"partitions {list(partitions)} of a tensor {list(shape)}")
+        fail(ShapeError, f"partitions {list(partitions)} of a tensor {list(shape)}")
     variable = graph.add_variable(dtype, (prod(shape),), name)
     if variable.numel == 0:
         return variable.reshape(tuple(shape))

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import Tensor
-from poplar_py.poputil.refuse import refuse
+from poplar_py.poplar.faults import fail
 from poplar_py.types import DType
 
 __all__ = ["dropout_order", "poplar_order", "product_order", "random_order"]
@@ -74,6 +74,6 @@ def _memory_share(options: Mapping[str, Any]) -> float | None:
     unknown = next((name for name in options if name not in PRODUCT_OPTIONS), None)
     if unknown is not None:
         known = ", ".join(sorted(PRODUCT_OPTIONS))
-        refuse(OptionError, f"unknown option {unknown!r} of a product", remedy=f"known: {known}")
+        fail(OptionError, f"unknown option {unknown!r} of a product", remedy=f"known: {known}")
     share = options.get("availableMemoryProportion")
     return None if share is None else float(share)

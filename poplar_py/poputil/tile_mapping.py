@@ -14,7 +14,7 @@ from poplar_py.poplar.faults import fail
 from poplar_py.poplar.mapping import Interval, Mapping, TensorMapping, linear
 from poplar_py.poplar.tensor import Tensor
 from poplar_py.poputil.layout import clone_layout, fresh
-from poplar_py.poputil.refuse import common_shape
+from poplar_py.poputil.shapes import common_shape
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph

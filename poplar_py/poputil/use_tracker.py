@@ -10,8 +10,8 @@ import numpy.typing as npt
 from poplar_py.diagnostics import OptionError
 from poplar_py.poplar import Mapping
 from poplar_py.poplar.arrays import I8, ragged
+from poplar_py.poplar.faults import fail
 from poplar_py.poputil.blocked import variable_ids
-from poplar_py.poputil.refuse import refuse
 
 if TYPE_CHECKING:
     from poplar_py.poplar import Graph, Tensor
@@ -33,7 +33,7 @@ class TensorUseTracker:
     def add(self, tile: int, tensor: Tensor) -> None:
         """`tile` uses all elements of the tensor. Raises OptionError for a tile out of range."""
         if not 0 <= tile < self.num_tiles:
-            refuse(OptionError, f"tile {tile} of {self.num_tiles}", remedy="tiles count from 0")
+            fail(OptionError, f"tile {tile} of {self.num_tiles}", remedy="tiles count from 0")
         start, length = tensor.runs()
         self._start.append(start)
         self._length.append(length)
@@ -65,7 +65,7 @@ class TensorUseTracker:
         element before them (or after, at its beginning). Raises OptionError for counts under 1.
         """
         if grain_size < 1 or min_elements_per_tile < 1:
-            refuse(OptionError, "a grain and a least number of elements are 1 or more")
+            fail(OptionError, "a grain and a least number of elements are 1 or more")
         if self.empty:
             return
         step = -(-min_elements_per_tile // grain_size) * grain_size

@@ -1,27 +1,20 @@
-"""Refusals of arguments at the user's line."""
+"""Shapes of arguments: what they broadcast to, tables, and what the tiles have room for."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from poplar_py.diagnostics import ShapeError
-from poplar_py.poplar.where import caller, source_text
+from poplar_py.poplar.faults import fail
 from poplar_py.types import broadcast_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from poplar_py.diagnostics import PoplarPyError
     from poplar_py.poplar import Graph
 
-__all__ = ["common_shape", "need_room", "refuse", "table_shape"]
-
-
-def refuse(kind: type[PoplarPyError], message: str, remedy: str = "") -> NoReturn:
-    """Raise an error at the statement of the user that led here, or the op that is lowered."""
-    loc = caller()
-    raise kind(message, loc, remedy, source_text(loc))
+__all__ = ["common_shape", "need_room", "table_shape"]
 
 
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -29,14 +22,14 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     try:
         return tuple(int(n) for n in broadcast_shapes(*shapes))
     except ShapeError as error:
-        refuse(ShapeError, error.message, error.remedy)
+        fail(ShapeError, error.message, error.remedy)
 
 
 def table_shape(shape: Sequence[int], what: str) -> tuple[int, int]:
     """Rows and width. Raises ShapeError for other than two dims, or negative ones."""
     sizes = tuple(shape)
     if len(sizes) != 2 or any(n < 0 for n in sizes):
-        refuse(ShapeError, f"{what} of shape {list(sizes)}", "give [rows, width]")
+        fail(ShapeError, f"{what} of shape {list(sizes)}", "give [rows, width]")
     return sizes
 
 
@@ -45,4 +38,4 @@ def need_room(graph: Graph, shape: Sequence[int]) -> None:
     host does not make such constants or maps first."""
     target = graph.target
     if prod(shape) > target.num_tiles * target.bytes_per_tile:
-        refuse(ShapeError, f"a tensor of shape {list(shape)} is larger than the tiles' memory")
+        fail(ShapeError, f"a tensor of shape {list(shape)} is larger than the tiles' memory")
